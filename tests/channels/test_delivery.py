@@ -282,62 +282,13 @@ async def test_what_is_lost_twice_is_a_dead_letter(
     assert "perhaps sent" in letter.detail
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize("step", ["sending", "receipt"])
-async def test_an_adapter_that_is_killed_says_nothing_twice_unsaid(
-    stack: Stack, platform: Platform, step: str, side: Any
-) -> None:
-    proxy = await stack.proxied()
-    failpoint = proxy.arm(step, side)
-    process = platform.start_process(proxy.url)
-    await say(stack, "one")
-    await say(stack, "two", index=1)
-    await failpoint.wait()
-    process.kill()
-    process.wait()
-    failpoint.cut()
-    platform.start_process(stack.redis.url)
-    await empty(stack)
-
-    texts = [event["text"] for event in platform.delivered]
-    match step, side:
-        case "sending", "before":
-            assert texts == ["one", "two"]
-        case "sending", "after":  # whether it was sent, nobody knows
-            assert texts == [f"{AGAIN}one", "two"]
-        case "receipt", "before":
-            assert texts == ["one", f"{AGAIN}one", "two"]
-        case _:
-            assert texts == ["one", "two"]
-
-
-@pytest.mark.parametrize("held", ["is_held", "holds_answers"])
-async def test_an_adapter_that_is_killed_in_a_call_leaves_it_to_the_next_one(
-    stack: Stack, platform: Platform, held: str
-) -> None:
-    platform.tell(**{held: True})
-    process = platform.start_process(stack.redis.url)
-    await say(stack, "one")
-    await eventually(lambda: platform.did("held"))
-    process.kill()
-    process.wait()
-    platform.tell()
-    platform.start_process(stack.redis.url)
-    await empty(stack)
-
-    again = [f"{AGAIN}one"]
-    assert [e["text"] for e in platform.delivered] == (
-        again if held == "is_held" else ["one", *again]
-    )
-
-
 async def test_a_relay_that_is_ended_in_a_call_leaves_it_to_its_next_run(
     stack: Stack, platform: Platform, directory: Path
 ) -> None:
     """As when the polls of its account are refused: the process and its reader are the same."""
     reader = stack.fleet.replies.reader("test", "default")
     adapter = PlatformAdapter(directory / "platform")
-    platform.tell(holds_answers=True)
+    platform.tell(stops="send after")
     await say(stack, "one")
     async with relayed(stack, adapter, reader):
         await eventually(lambda: platform.did("held"))
@@ -416,7 +367,7 @@ async def test_parts_that_the_platform_has_are_not_sent_again(
 ) -> None:
     """Killed while its second part is being sent: the first one is there, the third one is not."""
     files = [await stack.fleet.blobs.put(SID, f"{n}.txt", b"%d" % n) for n in range(2)]
-    platform.tell(holds_files=True)
+    platform.tell(stops="file before")
     process = platform.start_process(stack.redis.url)
     await say(stack, "Here.", attachments=tuple(files))
     await eventually(lambda: platform.did("held"))
@@ -498,7 +449,7 @@ async def test_a_standby_takes_over_where_the_other_one_was(
 async def test_redis_that_is_killed_while_a_platform_answers_doubles_nothing(
     stack: Stack, platform: Platform
 ) -> None:
-    platform.tell(holds_answers=True)
+    platform.tell(stops="send after")
     async with platform.served(stack.fleet):
         await say(stack, "one")
         await eventually(lambda: platform.did("held"))
@@ -515,7 +466,7 @@ async def test_redis_that_is_frozen_while_a_platform_answers_doubles_nothing(
     stack: Stack, platform: Platform
 ) -> None:
     """For longer than a claim lasts: what is due meanwhile is sent behind it, under a new claim."""
-    platform.tell(holds_answers=True)
+    platform.tell(stops="send after")
     async with platform.served(stack.fleet, claim_ms=500):
         await say(stack, "one")
         await say(stack, "two", index=1)

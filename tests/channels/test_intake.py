@@ -71,52 +71,6 @@ async def test_commands_are_answered_while_a_turn_runs(stack: Stack, channel: Te
     await said(channel, "alice", "topped")
 
 
-@pytest.mark.parametrize(("step", "side"), [("append", "after"), ("advance", "before")])
-async def test_a_process_that_is_killed_while_it_takes_a_message_in_loses_and_doubles_nothing(
-    stack: Stack, channel: TestChannel, step: str, side: Any
-) -> None:
-    proxy = await stack.proxied()
-    killed = channel.start(url=proxy.url)
-    failpoint = proxy.arm(step, side)
-    channel.platform.say("alice", "alice", "one")
-    await failpoint.wait()
-
-    killed.kill()
-    failpoint.cut()
-    await stack.start_worker()  # not before: what is killed while it sends may send twice
-    channel.platform.say("alice", "alice", "memory")
-    channel.start()
-
-    await said(channel, "alice", "- one")
-    answers = channel.texts("alice")
-    assert len(answers) == 2
-    assert answers[-1].count("- one") == 1
-
-
-async def test_a_command_that_is_taken_in_twice_is_answered_once(
-    stack: Stack, channel: TestChannel
-) -> None:
-    client: Any = stack.fleet.scripts.client
-
-    async def is_delivered() -> bool:
-        return not await client.xlen(keys.reply_stream("test", "default"))
-
-    proxy = await stack.proxied()
-    killed = channel.start(url=proxy.url)
-    failpoint = proxy.arm("advance", "before")
-    channel.platform.say("alice", "alice", "/whoami")
-    await failpoint.wait()
-    await eventually(is_delivered)  # what is killed while it sends may send twice
-
-    killed.kill()
-    failpoint.cut()
-    channel.platform.say("alice", "alice", "/status")
-    channel.start()
-
-    await said(channel, "alice", "Idle.")
-    assert len(channel.texts("alice")) == 2
-
-
 async def test_of_two_processes_one_works_and_the_other_takes_over(
     stack: Stack, channel: TestChannel
 ) -> None:
@@ -261,7 +215,7 @@ async def test_a_slow_file_holds_up_its_own_conversation_alone(
     client: Any = stack.fleet.scripts.client
     channel.configure(allow=["carol"])
     channel.start()
-    channel.platform.tell(holds_files=True)
+    channel.platform.tell(stops="fetch before")
     channel.platform.say("alice", "alice", "look", files={"plan.txt": "the plan"})
     await eventually(lambda: channel.platform.did("held"))
     channel.platform.say("alice", "alice", "/status")
@@ -288,7 +242,7 @@ async def test_what_is_written_in_a_group_under_its_new_id_is_heard_behind_the_c
     stack: Stack, channel: TestChannel
 ) -> None:
     await stack.fleet.pairings.add("test", "default", "g1", name="a group", by="alice")
-    channel.platform.tell(holds_files=True)
+    channel.platform.tell(stops="fetch before")
     channel.platform.say("g1", "alice", "look", files={"plan.txt": "the plan"})
     channel.platform.say("g1", "alice", "", moved_to="g2")
     channel.platform.say("g2", "bo", "/whoami")

@@ -282,7 +282,7 @@ async def test_a_preview_that_is_part_of_an_answer_stays_though_the_adapter_is_k
     turn = await Talk.begin(stack.fleet)
     await turn.show("Let")
     await noted(stack)
-    platform.tell(holds_files=True)
+    platform.tell(stops="file before")
     file = await stack.fleet.blobs.put(turn.lease.sid, "plan.txt", b"1, 2")
     await turn.end("Here.", attachments=(file,))
     await eventually(lambda: platform.did("held"))

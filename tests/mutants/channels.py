@@ -425,7 +425,7 @@ MUTANTS = (
         "an answer that is said each time that its command comes",
         before='*(call or (incoming.id, ""))',
         after="str(id(self))",
-        test="test_a_command_that_is_taken_in_twice_is_answered_once",
+        test="test_a_process_at[advance-before-kill]",
     ),
     Mutant(
         "files of any size",

@@ -204,7 +204,7 @@ MUTANTS = (
         "a mark that hides another adapter's",
         before="if noted and noted ~= args.instead_of",
         after="if false and noted ~= args.instead_of",
-        test="test_an_adapter_that_is_killed_says_nothing_twice_unsaid[sending-after]",
+        test="test_a_process_at[sending-after-kill]",
     ),
     Mutant(
         "a reply sent that was dropped",

@@ -31,7 +31,6 @@ from tests.support.bridges import script
 from tests.support.command import REMOTECLAW, run_command, start_program
 from tests.support.doors import gateway_process
 from tests.support.failpoints import Failpoint, Proxy, Side
-from tests.support.platform import Platform
 from tests.support.processes import is_alive
 from tests.support.stack import REPLIES, Stack, message
 from tests.support.waiting import eventually
@@ -463,50 +462,6 @@ async def test_a_worker_that_freezes_past_its_lease_at_the_end_of_a_conversation
     assert await client.hvals(keys.session_map(sid)) == ids
     assert await client.llen(keys.archive(sid)) == 1
     assert lab.asked(f"second{word}") == 1
-
-
-@contextlib.asynccontextmanager
-async def adapter(lab: Lab, platform: Platform) -> AsyncIterator[None]:
-    """Have a channel's process running, always."""
-
-    async def keep() -> None:
-        while True:
-            process = platform.start_process(lab.proxy.url)
-            while process.poll() is None:  # noqa: ASYNC110 - it ends by a signal
-                await asyncio.sleep(0.05)
-
-    keeping = asyncio.create_task(keep())
-    try:
-        yield
-    finally:
-        keeping.cancel()
-        platform.end()
-
-
-@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("side", ["before", "after"])
-async def test_an_adapter_at_its_receipt(
-    lab: Lab, side: Side, what_happens: object, directory: Path
-) -> None:
-    """What was delivered is delivered again only if the adapter died before its receipt."""
-    word = uuid.uuid4().hex
-    platform = Platform(directory / "chat", account=word)
-    failpoint = lab.proxy.arm("receipt", side)
-    async with adapter(lab, platform):
-        first = await lab.stack.append(f"first{word}", from_=word, account=word)
-        await failpoint.wait()
-        second = await lab.stack.append(f"second{word}", from_=word, account=word)
-        await what_happens(lab, failpoint)  # type: ignore[operator]
-
-        await lab.stack.reached(first, "delivered")
-        await lab.stack.reached(second, "delivered")
-
-    delivered = [one["key"].partition(":")[2] for one in platform.delivered]
-    in_order = [f"{each.entry_id}:1:{index}" for each in (first, second) for index in (0, 1)]
-    if what_happens is kill and side == "before":
-        assert delivered == [in_order[0], *in_order]
-    else:
-        assert delivered == in_order
 
 
 @pytest.mark.parametrize("what_happens", [lose, kill], ids=lambda f: f.__name__)

@@ -10,6 +10,7 @@ What the platform is asked is in its journal: each poll as `polled`, with the pr
 
 import asyncio
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,8 +19,10 @@ import pytest
 from pydantic import Field
 
 from remoteclaw import profiles
+from remoteclaw.cli import main
 from remoteclaw.config.model import AccountConfig, ChannelConfig
 from remoteclaw.config.rights import BY_PEOPLE
+from remoteclaw.fleet.replies import Replies
 from remoteclaw.profiles import Channel
 from remoteclaw.protocols import Batch, ChannelProfile, Identity, Incoming, IncomingFile
 from tests.support.agents import ROOT
@@ -56,6 +59,7 @@ class Account(PlatformAdapter):
 
     async def connect(self) -> Identity:
         await self._behaviour("connect", str(os.getpid()))
+        await self._stop("connect after")
         return Identity("the_bot")
 
     async def poll(self, position: str | None) -> Batch:
@@ -67,20 +71,23 @@ class Account(PlatformAdapter):
             events = self._journal.read()
             said = [event for event in events[begin:] if event["event"] == "said"]
             if said:
+                await self._stop("poll after")
                 return Batch(str(len(events)), tuple(map(_incoming, said)))
             await asyncio.sleep(0.01)
         return Batch(str(begin))
 
     async def fetch(self, file: IncomingFile) -> bytes:
         await self._behaviour("fetch", file.name)
-        await self._hold_file(file.name)
         self._journal.add("fetched", name=file.name)
         message, _, name = file.id.partition("/")
         (event,) = [event for event in self._journal.read() if event["id"] == message]
+        await self._stop("fetch after")
         return str(event["files"][name]).encode()
 
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
+        await self._behaviour("menu", "")
         self._journal.add("commands", commands=[name for name, _ in commands])
+        await self._stop("menu after")
 
     async def aclose(self) -> None:
         pass
@@ -148,12 +155,15 @@ class TestChannel:
         about = {"directory": str(self._directory), "owners": ["alice"], **settings}
         self._stack.configure(channels={"test": about})
 
-    def start(self, *names: str, url: str = "") -> Process:
-        """Start `remoteclaw channel run`, perhaps with a Redis at another address."""
+    def start(self, *names: str, url: str = "", claim_ms: int = 0) -> Process:
+        """Start `remoteclaw channel run`, perhaps with a Redis at another address.
+
+        Its claims may last shorter than they do, for a test that waits for their end.
+        """
         env = {"REMOTECLAW__REDIS__URL": url} if url else {}
-        process = start_program(
-            [REMOTECLAW, "channel", "run", *names], env=self._stack.env(**env), log=self.log_file
-        )
+        run = [__name__, str(claim_ms)] if claim_ms else [REMOTECLAW]
+        argv = [*run, "channel", "run", *names]
+        process = start_program(argv, env=self._stack.env(**env), log=self.log_file)
         self._processes.append(process)
         return process
 
@@ -175,3 +185,9 @@ class TestChannel:
         for process in self._processes:
             process.kill()
             process.wait()
+
+
+if __name__ == "__main__":
+    assert Replies.reader.__kwdefaults__, "it has a time of its own"
+    Replies.reader.__kwdefaults__["claim_ms"] = int(sys.argv.pop(1))
+    main(prog_name="remoteclaw")

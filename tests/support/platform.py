@@ -69,10 +69,8 @@ class Behaviour:
     """By chat, when it may be asked again: it is asked too often there."""
     answers: bool = True
     """Whether it says what it has done; else it does it, and the connection is lost."""
-    holds_answers: bool = False
-    """Says so only once it is told otherwise."""
-    holds_files: bool = False
-    """Does nothing with files before it is told otherwise."""
+    stops: str = ""
+    """Stops at a call and a side of it ("send before", "edit after") until it is told otherwise."""
     revoked: str = ""
     """Refuses the account, in these words."""
     lacks: tuple[str, ...] = ()
@@ -112,6 +110,7 @@ class Platform:
         self._provider = provider
         self._account = account
         self._processes: list[Process] = []
+        self._journal = _Journal(directory)
         self.tell()
 
     def tell(self, **behaviour: Any) -> None:
@@ -173,16 +172,16 @@ class Platform:
 
         There may be `more` of it, by the fields of `Incoming`, and `files` by name.
         """
-        return _Journal(self._directory).add("said", chat=chat, by=by, text=text, **more)
+        return self._journal.add("said", chat=chat, by=by, text=text, **more)
 
     def delete(self, chat: str, message_id: str) -> None:
         """Have a person delete a message."""
-        _Journal(self._directory).add("delete", chat=chat, messageId=message_id)
+        self._journal.add("delete", chat=chat, messageId=message_id)
 
     @property
     def events(self) -> list[dict[str, Any]]:
         """All that was asked of it, in order."""
-        return _Journal(self._directory).read()
+        return self._journal.read()
 
     @property
     def delivered(self) -> list[dict[str, Any]]:
@@ -239,17 +238,16 @@ class PlatformAdapter(Recipient):
         """Take one part; its files belong to the message of its text."""
         if reply.channel_id == "nowhere":
             raise PlatformRefused("There is no such chat.")
-        behaviour = await self._behaviour("send", part.content, reply.channel_id)
         file = part.attachment
-        if file:
-            await self._hold_file(file.name)
+        what, about = ("file", file.name) if file else ("send", part.content)
+        behaviour = await self._behaviour(what, about, reply.channel_id)
         if file and not behaviour.keeps_files:
             raise PlatformRefused("Files can't be sent here.")
         files = {file.name: (content or b"").decode("latin-1")} if file else {}
         if part.attachment and part.index:
-            about: dict[str, Any] = {"files": files, "key": reply.key, "is_again": is_again}
-            name = self._journal.add("file", chat=reply.channel_id, **about)
-            return await self._answer(Sent(name))
+            more: dict[str, Any] = {"files": files, "key": reply.key, "is_again": is_again}
+            name = self._journal.add("file", chat=reply.channel_id, **more)
+            return await self._answer(what, Sent(name))
         has_effect = reply.effect in behaviour.effects
         again = "(perhaps a second time)\n" if is_again else ""
         message_id = self._journal.add(
@@ -264,7 +262,7 @@ class PlatformAdapter(Recipient):
             key=reply.key,
             is_called=reply.call is not None,
         )
-        return await self._answer(Sent(message_id, has_effect))
+        return await self._answer(what, Sent(message_id, has_effect))
 
     # What stands there while a turn runs.
 
@@ -272,7 +270,8 @@ class PlatformAdapter(Recipient):
         """Show how far a turn has come."""
         doing = " · ".join(filter(None, (words.activity, words.plan)))
         text = "\n".join(filter(None, (words.text, doing)))
-        await self._behaviour("preview", text, place.chat)
+        what = "edit" if message_id else "preview"
+        await self._behaviour(what, text, place.chat)
         where: dict[str, Any] = {
             "chat": place.chat,
             "thread": place.thread,
@@ -280,9 +279,11 @@ class PlatformAdapter(Recipient):
             "text": text,
         }
         if message_id is None:
-            return self._journal.add("preview", **where)
-        self._there(place.chat, message_id)
-        self._journal.add("edited", messageId=message_id, **where)
+            message_id = self._journal.add("preview", **where)
+        else:
+            self._there(place.chat, message_id)
+            self._journal.add("edited", messageId=message_id, **where)
+        await self._stop(f"{what} after", message_id)
         return message_id
 
     async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
@@ -299,7 +300,7 @@ class PlatformAdapter(Recipient):
             key=reply.key,
             is_replaced=True,
         )
-        return await self._answer(Sent(message_id))
+        return await self._answer("replace", Sent(message_id))
 
     async def remove(self, place: Place, message_id: str) -> None:
         """Remove a preview."""
@@ -307,32 +308,34 @@ class PlatformAdapter(Recipient):
         with contextlib.suppress(PlatformRefused):
             self._there(place.chat, message_id)
             self._journal.add("delete", chat=place.chat, messageId=message_id)
+        await self._stop("remove after", message_id)
 
     async def typing(self, place: Place) -> None:
         """Show that somebody types."""
         await self._behaviour("typing", "", place.chat)
         self._journal.add("typing", chat=place.chat, thread=place.thread)
+        await self._stop("typing after")
 
     def _there(self, chat: str, message_id: str) -> None:
         if message_id not in {post.id for post in _posts(self._journal.read(), chat)}:
             raise PlatformRefused("There is no such message.")
 
-    async def _answer(self, sent: Sent) -> Sent:
+    async def _stop(self, where: str, about: str | None = "") -> None:
+        """Wait at a call and a side of it, if that was told."""
+        if self._told().stops == where:
+            self._journal.add("held", what=where, about=about)
+            await eventually(lambda: self._told().stops != where)
+
+    async def _answer(self, what: str, sent: Sent) -> Sent:
         """Say what was done, if that is to be said."""
-        if self._told().holds_answers:
-            self._journal.add("held", what="answer", about=sent.message_id)
-            await eventually(lambda: not self._told().holds_answers)
+        await self._stop(f"{what} after", sent.message_id)
         if not self._told().answers:
             raise PlatformUnknown("The connection was lost.")
         return sent
 
-    async def _hold_file(self, name: str) -> None:
-        if self._told().holds_files:
-            self._journal.add("held", what="file", about=name)
-            await eventually(lambda: not self._told().holds_files)
-
     async def _behaviour(self, what: str, about: str, chat: str = "") -> Behaviour:
         """Return how to behave, once it may be done; raises what it was told to."""
+        await self._stop(f"{what} before", about)
         behaviour = self._told()
         if behaviour.is_held or (chat and behaviour.holds == chat):
             self._journal.add("held", what=what, about=about)
@@ -374,6 +377,7 @@ class PlatformAdapter(Recipient):
         if operation.args["messageId"] not in {post.id for post in posts}:
             raise PlatformRefused("There is no such message.")
         self._journal.add(operation.name, chat=operation.channel_id, **operation.args)
+        await self._stop(f"{operation.name} after")
         return {}
 
 
@@ -391,6 +395,9 @@ class _Journal:
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "journal"
+        self._events: list[dict[str, Any]] = []
+        self._size = 0
+        """How much of it was read."""
 
     def add(self, event: str, *, id: str = "", **more: Any) -> str:
         """Add a line; return the name of what it is about."""
@@ -403,8 +410,13 @@ class _Journal:
 
     def read(self) -> list[dict[str, Any]]:
         """Return every line."""
-        lines = self._file.read_bytes().splitlines() if self._file.exists() else []
-        return [orjson.loads(line) for line in lines]
+        if self._file.exists() and self._file.stat().st_size > self._size:
+            with self._file.open("rb") as file:
+                file.seek(self._size)
+                lines = file.read().splitlines(keepends=True)
+            self._events += map(orjson.loads, lines)
+            self._size += sum(map(len, lines))
+        return list(self._events)
 
 
 def _posts(events: list[dict[str, Any]], chat: str) -> list[Post]:
@@ -418,6 +430,7 @@ def _posts(events: list[dict[str, Any]], chat: str) -> list[Post]:
             case "delivered" | "said" | "preview":
                 names = ("id", "by", "text", "thread", "quotes", "files", "effect", "key")
                 known = {name: event[name] for name in names if name in event}
+                known["files"] = dict(known.get("files", {}))
                 post = posts[event["id"]] = Post(**known)
                 if match := _ATTRIBUTION.match(post.text):
                     post.came_from, post.text = match[1], post.text[match.end() :]

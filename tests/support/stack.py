@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +57,32 @@ class Stack:
         self, provider: str, account: str, text: str, *, index: int = 0, chat: str, **more: Any
     ) -> None:
         """Put a message of the session of `SID` on an account's reply stream."""
-        payload = reply_payload(
-            sid=SID,
-            turn="1-0",
-            attempt=1,
-            index=index,
-            channel_id=chat,
-            thread_id=None,
-            text=text,
-            **more,
-        )
-        stream = keys.reply_stream(provider, account)
-        await self.fleet.scripts.client.xadd(stream, {"reply": orjson.dumps(payload)})
+        await self.put_replies(provider, account, (text,), index=index, chat=chat, **more)
+
+    async def put_replies(
+        self,
+        provider: str,
+        account: str,
+        texts: Sequence[str],
+        *,
+        index: int = 0,
+        chat: str,
+        **more: Any,
+    ) -> None:
+        """Put several there at once, so that none is read without the others."""
+        about: dict[str, Any] = {
+            "sid": SID,
+            "turn": "1-0",
+            "attempt": 1,
+            "channel_id": chat,
+            "thread_id": None,
+        }
+        async with self.fleet.scripts.client.pipeline() as pipeline:
+            for number, text in enumerate(texts, index):
+                payload = reply_payload(**about, index=number, text=text, **more)
+                stream = keys.reply_stream(provider, account)
+                pipeline.xadd(stream, {"reply": orjson.dumps(payload)})
+            await pipeline.execute()
 
     async def start(self) -> None:
         """Start Redis and open a fleet on it."""
