@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from remoteclaw import commands
 from remoteclaw.channels.access import Access, Verdict
 from remoteclaw.channels.rate import MOST, Rate
+from remoteclaw.channels.transcript import NotUnderstood, is_recording, transcript_of
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import (
@@ -30,6 +31,8 @@ __all__ = ["Arrival", "Door"]
 
 #: How long one file may take, in seconds, and how often it is asked for: what follows it waits.
 FETCH_S, TRIES = 60.0, 3
+#: How much of a transcript is said to the person, in characters: enough to see what went wrong.
+MOST_SAID = 500
 
 STRANGER = (
     "I don't know you yet, and your message was not read. Your code is `{code}`, for an hour. "
@@ -41,6 +44,16 @@ TOO_MANY = (
     f"You have written more than {MOST} messages in a minute: this one was not read, nor is what "
     "else you write in this minute. Send it again after that."
 )
+NOT_HEARD = (
+    "I can't listen to recordings here, so this one was left out: write, or say under the file "
+    "what to do with it."
+)
+HOW_TO_HEAR = "`[channels.{channel}] transcribe` names a command that writes them down."
+SAID = "You said: {words}"
+NOT_UNDERSTOOD = "I could not understand {name}{why}, and go on with the file alone."
+#: What the agent reads behind a transcript, or in its place.
+OF_PROGRAM = "(A program heard this in the recording {name}; words may be wrong.)"
+WITHOUT = "(Nobody could write down what is said in the recording {name}.)"
 
 log = logging.getLogger(__name__)
 
@@ -152,19 +165,32 @@ class Arrival:
     async def _append(
         self, session: SessionKey, text: str, access: Access, *, is_command: bool | None
     ) -> None:
-        files, problems = await self._files(session, access.config)
-        if text.strip() or files:
+        is_owner, sent = access.is_owner(self.incoming), self.incoming.files
+        command = access.config.channel(session.provider).transcribe
+        if not command and not text.strip() and sent and all(map(is_recording, sent)):
+            how = HOW_TO_HEAR.format(channel=session.provider) if is_owner else ""
+            await self._say(f"{NOT_HEARD} {how}".strip())
+            return
+        came = await self._files(session, access.config, is_owner=is_owner)
+        if came.said:
+            words = one_line(" ".join(came.said), most=MOST_SAID)
+            told = SAID.format(words=words)
+            await self._say(told, call=(self.incoming.id, "said"), is_silent=True)
+        if came.heard and not text.strip():
+            is_command = False  # what is spoken is none
+        text = "\n\n".join(filter(None, (text, *came.heard)))
+        if text.strip() or came.files:
             try:
                 await self.door.fleet.inbound.append(
-                    self._message(text, files),
+                    self._message(text, came.files),
                     agent=session.agent,
                     is_command=is_command,
                     is_shared=session.is_shared,
                 )
             except MessageRefused as refusal:
-                problems.append(str(refusal))
-        if problems:
-            await self._say("\n".join(problems), call=(self.incoming.id, "problems"))
+                came.problems.append(str(refusal))
+        if came.problems:
+            await self._say("\n".join(came.problems), call=(self.incoming.id, "problems"))
 
     def _message(self, text: str, files: Sequence[Attachment] = ()) -> ChannelMessage:
         incoming = self.incoming
@@ -184,13 +210,11 @@ class Arrival:
             attachments=tuple(files),
         )
 
-    async def _files(
-        self, session: SessionKey, config: Config
-    ) -> tuple[list[Attachment], list[str]]:
-        """Store the files that came with it; return them, and why others are left out."""
-        files: list[Attachment] = []
-        problems: list[str] = []
-        most = config.channel(session.provider).attachment_mb * 1024 * 1024
+    async def _files(self, session: SessionKey, config: Config, *, is_owner: bool) -> "_Came":
+        """Store the files that came with it, and have what is spoken in them written down."""
+        came = _Came()
+        channel = config.channel(session.provider)
+        most = channel.attachment_mb * 1024 * 1024
         for number, file in enumerate(self.incoming.files):
             name = one_line(file.name, most=60)
             try:
@@ -201,11 +225,24 @@ class Arrival:
                 content = await self._fetch(file)
                 if len(content) > most:
                     raise MessageRefused(f"files have {size_in_words(most)} at most here.")
+                if channel.transcribe and is_recording(file):
+                    words = await transcript_of(file, content, channel.transcribe)
+                    came.said.append(words)
+                    came.heard.append(f"{words}\n{OF_PROGRAM.format(name=name)}")
+            except (MessageRefused, PlatformRefused) as refusal:
+                came.problems.append(f"The file {name} was not taken: {refusal}")
+                continue
+            except NotUnderstood as reason:
+                log.warning("a recording has no transcript: %s", reason)
+                why = f" ({reason})" if is_owner else ""
+                came.problems.append(NOT_UNDERSTOOD.format(name=name, why=why))
+                came.heard.append(WITHOUT.format(name=name))
+            try:
                 blobs = self.door.fleet.blobs
-                files.append(await blobs.put(session.sid, file.name, content, chat=session))
-            except (MessageRefused, PlatformRefused, RedisRefused) as refusal:
-                problems.append(f"The file {name} was not taken: {refusal}")
-        return files, problems
+                came.files.append(await blobs.put(session.sid, file.name, content, chat=session))
+            except (MessageRefused, RedisRefused) as refusal:
+                came.problems.append(f"The file {name} was not taken: {refusal}")
+        return came
 
     async def _fetch(self, file: IncomingFile) -> bytes:
         """Return a file's content. Raises `PlatformRefused`, also if it is not to be had."""
@@ -220,7 +257,9 @@ class Arrival:
             await asyncio.sleep(1)
         raise PlatformRefused("it could not be fetched; send it again.")
 
-    async def _say(self, text: str, *, call: tuple[str, str] | None = None) -> None:
+    async def _say(
+        self, text: str, *, call: tuple[str, str] | None = None, is_silent: bool = False
+    ) -> None:
         """Have the chat told something, once: by its name, which is that of the message."""
         door, incoming = self.door, self.incoming
         name = "\0".join((door.provider, door.account, incoming.chat, *(call or (incoming.id, ""))))
@@ -234,7 +273,21 @@ class Arrival:
             text=text,
             reply_to_id=incoming.id if incoming.is_group or call else None,
             call=call_name(None, name),
+            is_silent=is_silent,
         )
         await door.fleet.calls.messages(
             None, name, [(door.provider, door.account, payload)], note=None
         )
+
+
+@dataclass(slots=True)
+class _Came:
+    """What came with a message."""
+
+    files: list[Attachment] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    """What is spoken in them."""
+    heard: list[str] = field(default_factory=list)
+    """The same as the agent is told it."""
+    problems: list[str] = field(default_factory=list)
+    """Why files are left out or not understood."""

@@ -39,6 +39,7 @@ def reply_payload(
     origin: str = "",
     status: str = "",
     usage: Mapping[str, Any] | None = None,
+    is_silent: bool = False,
 ) -> dict[str, Any]:
     """Return the JSON of a reply; `entries`, `status` and `usage` only for the last one of a turn.
 
@@ -62,6 +63,7 @@ def reply_payload(
         "origin": origin,
         "status": status,
         "usage": usage,
+        "is_silent": is_silent,
     }
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "open_log",
     "read_beginning",
     "read_output",
+    "run_to_end",
     "spawn",
     "stop",
 ]
@@ -146,6 +147,37 @@ def read_beginning(
         finally:
             limit.cancel()
     return None
+
+
+async def run_to_end(
+    argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float, most_bytes: int
+) -> tuple[int, bytes]:
+    """Run a program; return its exit status and what it prints, the beginning if that is more.
+
+    It is a process group of its own, of which nothing is left when this returns or is cancelled.
+    Raises OSError if it can't be started, and TimeoutError if it takes too long.
+    """
+    parent = os.getpid()
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+        preexec_fn=lambda: die_with_parent(parent),
+    )
+    assert process.stdout is not None, "it is a pipe"
+    try:
+        async with asyncio.timeout(timeout_s):
+            try:
+                return 0, await process.stdout.readexactly(most_bytes)
+            except asyncio.IncompleteReadError as whole:
+                return await process.wait(), whole.partial
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:

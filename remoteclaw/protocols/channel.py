@@ -109,6 +109,8 @@ class Reply:
     """What it answers, in words such as `cron job nightly`, where no person has asked."""
     status: str = ""
     """With a turn's last message: how the turn ended, as outcomes say it."""
+    is_silent: bool = False
+    """Whether nobody is to be notified of it."""
     usage: Mapping[str, Any] | None = None
     """With a turn's last message: what the agent has taken, if it was asked (`session.outcome`)."""
 

@@ -36,7 +36,7 @@ SHOWN = {
 }
 #: All that is hidden.
 SECRET = {
-    *("AgentConfig.command", "AgentConfig.env", "RedisConfig.url"),
+    *("AgentConfig.command", "AgentConfig.env", "ChannelConfig.transcribe", "RedisConfig.url"),
     *("McpServerSettings.args", "McpServerSettings.env"),
     *("McpServerSettings.url", "McpServerSettings.headers"),
 }

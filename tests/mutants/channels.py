@@ -518,4 +518,34 @@ MUTANTS = (
         after="pass",
         test="test_a_process_that_was_frozen_says_and_reads_nothing_more",
     ),
+    Mutant(
+        "a command for recordings that gets every secret",
+        before="env=inherit(os.environ),",
+        after="env=dict(os.environ),",
+        test="test_the_command_gets_the_recording_and_no_secret",
+    ),
+    Mutant(
+        "a spoken word that is a command",
+        before="is_command = False  # what is spoken is none",
+        after="pass",
+        test="test_what_is_spoken_is_read_by_the_person_and_answered_in_its_place",
+    ),
+    Mutant(
+        "a recording that an agent gets though it can not listen",
+        before="if not command and not text.strip() and sent",
+        after="if False and sent",
+        test="test_without_a_command_the_person_is_told_and_an_owner_what_to_set",
+    ),
+    Mutant(
+        "a recording that is lost with its transcript",
+        before="came.heard.append(WITHOUT.format(name=name))",
+        after="continue",
+        test="test_a_recording_that_nobody_can_write_down_is_not_lost",
+    ),
+    Mutant(
+        "an echo that sounds",
+        before="is_loud &= not reply.is_silent",
+        after="pass",
+        test="test_what_is_spoken_is_read_without_a_sound_and_answered",
+    ),
 )

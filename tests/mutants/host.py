@@ -106,4 +106,10 @@ MUTANTS = (
         after="pass",
         test="test_a_signal_ends_a_forked_program_alone",
     ),
+    Mutant(
+        "a program that leaves behind what it has started",
+        before="os.killpg(process.pid, signal.SIGKILL)",
+        after="process.kill()",
+        test="test_a_command_that_hangs_is_ended_with_all_that_it_has_started",
+    ),
 )

@@ -23,6 +23,7 @@ from remoteclaw.cli import main
 from remoteclaw.config.model import AccountConfig, ChannelConfig
 from remoteclaw.config.rights import BY_PEOPLE
 from remoteclaw.fleet.replies import Replies
+from remoteclaw.host.files import mime_type_of
 from remoteclaw.profiles import Channel
 from remoteclaw.protocols import Batch, ChannelProfile, Identity, Incoming, IncomingFile
 from tests.support.agents import ROOT
@@ -107,7 +108,7 @@ def _incoming(event: dict[str, Any]) -> Incoming:
             IncomingFile(
                 f"{event['id']}/{name}",
                 name,
-                "text/plain",
+                mime_type_of(name, b""),
                 len(content) if event.get("has_sizes", True) else None,
             )
             for name, content in files.items()

@@ -147,10 +147,12 @@ class TelegramAdapter:
     ) -> Sent:
         """Send one message, in a topic, as an answer, and with an effect where it is to have one.
 
-        Only the first part of what ends a turn, or was sent by a tool, makes a sound.
+        Only the first part of what ends a turn, or was sent by a tool, makes a sound, unless it is
+        a silent one.
         """
         is_first = part.index == 0
         is_loud = is_first and bool(reply.is_final or reply.call or reply.is_error)
+        is_loud &= not reply.is_silent
         params = _of(Place(reply.channel_id, reply.thread_id))
         params["disable_notification"] = not is_loud
         if is_first and (answered := reply.reply_to_id) and answered.isdecimal():

@@ -58,6 +58,9 @@ class ChannelConfig(Section):
     """Largest file that people and agents may send there, in megabytes; 0 for none."""
     attachment_types: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=("*",), max_length=50)
     """Which files may be sent there, by their MIME types: `image/*`, `application/pdf`."""
+    transcribe: Annotated[tuple[str, ...] | None, SECRET] = Field(default=None, min_length=1)
+    """The program that writes recordings down, and its first arguments, on platforms that have an
+    adapter. It gets the path of a file as its last argument, and prints what is said in it."""
 
     @staticmethod
     def named(name: str) -> "type[ChannelConfig]":

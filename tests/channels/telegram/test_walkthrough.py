@@ -68,6 +68,24 @@ async def test_a_stranger_and_a_group_are_answered_as_the_configuration_says(
     assert len(bot.texts(9)) == len(bot.texts(GROUP)) == 1
 
 
+async def test_what_is_spoken_is_read_without_a_sound_and_answered(
+    stack: Stack, bot: TelegramBot
+) -> None:
+    channel = Channel(stack, bot, settings={"transcribe": ["cat"]})
+    await stack.start_worker()
+    channel.start()
+    try:
+        bot.say(chat=ANN, files=[file("", b"how are you", kind="voice")])
+        await eventually(lambda: "I have voice-1.ogg" in "".join(bot.texts(ANN)))
+        await settled(stack)
+    finally:
+        channel.end()
+
+    assert len(bot.texts(ANN)) == 2
+    (echo,) = [call for call in bot.calls("sendMessage") if "You said" in call["text"]]
+    assert (echo["text"], echo["disable_notification"]) == ("You said: how are you", "true")
+
+
 async def test_a_process_that_is_killed_while_it_sends_loses_nothing(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:

@@ -149,3 +149,17 @@ async def test_a_stranger_gets_a_code_and_a_file_comes_in(
         texts = [each["text"] for each in said]
         assert any("b.txt was not taken: its content is no base64." in text for text in texts)
         assert any("a.txt" in text for text in texts if "b.txt" not in text)
+
+
+async def test_what_is_spoken_comes_in_as_words(
+    stack: Stack, receiver: Receiver, door: Door
+) -> None:
+    about = {"token": TOKEN, "url": receiver.url, "allow": ["ada"], "transcribe": ["cat"]}
+    stack.configure(channels={"webhook": about})
+    await stack.start_worker()
+    content = base64.b64encode(b"one two").decode()
+    voice = {"name": "voice", "mimeType": "audio/ogg; codecs=opus", "content": content}
+    with channel(stack):
+        assert (await post(door, message("1", "", files=[voice])))[0] == 200
+        texts = await eventually(lambda: receiver.messages[1:] and receiver.messages)
+    assert texts[0]["text"] == "You said: one two"
