@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.chat.editor import KEYS
-from remoteclaw.chat.ending import ending
 from remoteclaw.chat.files import Files
+from remoteclaw.chat.indicator import ending
 from remoteclaw.chat.link import Address, GatewayRefused, Link
 from remoteclaw.chat.screen import Screen
 from remoteclaw.errors import RemoteClawError

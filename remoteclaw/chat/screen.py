@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from remoteclaw.chat.ending import duration, ending
-from remoteclaw.chat.indicator import Indicator
+from remoteclaw.chat.indicator import Indicator, duration, ending
 from remoteclaw.chat.paint import Painter
 from remoteclaw.host.terminal import one_line, printable
 from remoteclaw.markdown import MarkdownStream

@@ -14,22 +14,18 @@ from remoteclaw.cli.chat import chat
 from remoteclaw.cli.config import config
 from remoteclaw.cli.cron import cron
 from remoteclaw.cli.deadletters import deadletters
-from remoteclaw.cli.doctor import doctor
 from remoteclaw.cli.edge import Edge
-from remoteclaw.cli.gateway import gateway
-from remoteclaw.cli.mcp import mcp
 from remoteclaw.cli.pairing import pairing
+from remoteclaw.cli.parts import gateway, mcp, sweep, worker
 from remoteclaw.cli.policy import policy
 from remoteclaw.cli.replies import replies
 from remoteclaw.cli.send import send
 from remoteclaw.cli.sessions import sessions
-from remoteclaw.cli.status import status
+from remoteclaw.cli.status import doctor, status
 from remoteclaw.cli.stop import stop
-from remoteclaw.cli.sweep import sweep
 from remoteclaw.cli.token import token
 from remoteclaw.cli.up import up
 from remoteclaw.cli.usage import usage
-from remoteclaw.cli.worker import worker
 
 __all__ = ["main"]
 

@@ -1,5 +1,7 @@
-"""The command `status`."""
+"""What runs, and what is missing: the commands `status` and `doctor`."""
 
+import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
 
-__all__ = ["status"]
+__all__ = ["doctor", "status"]
 
 #: How many busy sessions are shown.
 MOST_SHOWN = 50
@@ -90,3 +92,26 @@ def _loaded() -> "tuple[Home, Config]":
         from remoteclaw.up.doctor import goes_on
 
         raise ConfigError(f"{error}{goes_on(Home.default())}") from None
+
+
+@click.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Look at what RemoteClaw needs here, and say what is missing."""
+    import asyncio
+
+    from remoteclaw.up.doctor import examine
+
+    async def run() -> bool:
+        if as_json:
+            findings = [finding async for finding in examine()]
+            echo_json([asdict(finding) for finding in findings])
+            return all(finding.ok for finding in findings)
+        is_well = True
+        async for finding in examine():  # each is shown when it is known
+            is_well &= finding.ok
+            text = one_line(finding.text)
+            echo(f"{'ok ' if finding.ok else 'NO '} {finding.subject:<16} {text}")
+        return is_well
+
+    sys.exit(0 if asyncio.run(run()) else 1)

@@ -17,8 +17,15 @@ import time
 from collections.abc import Callable, Mapping
 
 from remoteclaw.connector.environment import Unusable, endpoint, token
-from remoteclaw.connector.exchange import Broken, Call, Endpoint, Failure, Refused, Unreachable
-from remoteclaw.connector.failures import sentence
+from remoteclaw.connector.exchange import (
+    Broken,
+    Call,
+    Endpoint,
+    Failure,
+    Refused,
+    Unreachable,
+    sentence,
+)
 
 TYPE_CHECKING = False  # typing's own would cost 5 ms
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 
 from remoteclaw.clock import boottime
-from remoteclaw.config.redis_url import redis_address
+from remoteclaw.config.model.redis import redis_address
 from remoteclaw.errors import (
     ConfigError,
     LeaseLost,

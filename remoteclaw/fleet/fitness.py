@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis import exceptions
 
-from remoteclaw.config.redis_url import redis_address
+from remoteclaw.config.model.redis import redis_address
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RedisUnfit, RemoteClawError
 from remoteclaw.fleet.connection import COMMAND_S, LOGIN, reason, unwritable
 

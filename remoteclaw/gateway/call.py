@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from remoteclaw.config.home import Home
+from remoteclaw.config.load import CurrentConfig
 from remoteclaw.config.model import Config
-from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller, RunningTurn
+from remoteclaw.gateway.limits import Transfers
 from remoteclaw.gateway.principals import Operator, Principal
-from remoteclaw.gateway.transfers import Transfers
 from remoteclaw.messages import SessionKey, people_of, person
 from remoteclaw.tools.catalog import Method, Result, Tool
 

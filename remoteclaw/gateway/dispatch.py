@@ -1,4 +1,4 @@
-"""The dispatcher: checks a call, authorises it, and hands it to its handler.
+"""The dispatcher: checks a call and its parameters, authorises it, and hands it to its handler.
 
 All doors come through `Dispatcher.call()`, and lists of tools through `Dispatcher.tools()`.
 
@@ -15,9 +15,12 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from pydantic import ValidationError
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
@@ -32,16 +35,15 @@ from remoteclaw.errors import (
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller
 from remoteclaw.gateway.call import Call, Handler, Subscriber
-from remoteclaw.gateway.params import checked
+from remoteclaw.gateway.limits import Transfers
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.rights import check_allowed
-from remoteclaw.gateway.transfers import Transfers
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.tokens import is_same
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.catalog import METHODS, Method, Params, Result, Tool
 
-__all__ = ["Dispatcher"]
+__all__ = ["Dispatcher", "checked"]
 
 log = logging.getLogger(__name__)
 
@@ -217,3 +219,36 @@ def _name_of(principal: Principal, method: Method, params: Params, call_id: str 
     asked = "" if isinstance(principal, Operator) else params.model_dump_json()
     name = f"{whose}\0{method.name}\0{asked}\0{call_id}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(name).hexdigest()[:32]
+
+
+#: How many problems a refusal names.
+MOST_PROBLEMS = 5
+#: pydantic's name for a parameter, whose own name stands before.
+_SUBJECT = re.compile(r"^(Input|String|Tuple|Value) should ")
+#: pydantic's sentences with Python's words, in JSON's.
+_PLAIN = {
+    "extra_forbidden": "is no parameter",
+    "tuple_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+}
+
+
+def checked(method: Method, params: Mapping[str, Any]) -> Params:
+    """Return the parameters; raises `CallRefused` with what is wrong with them, and where."""
+    try:
+        return method.params.model_validate(params)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        problems = [_problem(one["type"], one["loc"], one["msg"]) for one in found]
+        rest = len(problems) - MOST_PROBLEMS
+        more = f" (and {rest} more)" if rest > 0 else ""
+        told = "; ".join(problems[:MOST_PROBLEMS])
+        name = method.tool or method.name
+        raise CallRefused("INVALID_REQUEST", f"{name}: {told}{more}.") from None
+
+
+def _problem(kind: str, where: Sequence[str | int], message: str) -> str:
+    plain = _SUBJECT.sub("must ", message.removeprefix("Value error, "))
+    return f"{'.'.join(map(str, where))[:100]} {_PLAIN.get(kind, plain)}".strip()

@@ -9,15 +9,17 @@ import re
 from collections.abc import Callable
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from remoteclaw.config.model import GatewayConfig
 from remoteclaw.errors import CallError, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.gateway import Gateway
+from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.principals import Principal
 
-__all__ = ["Bearer", "Guard", "authenticate", "is_own_name", "refusal"]
+__all__ = ["Bearer", "Guard", "authenticate", "body_of", "is_own_name", "refusal"]
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
 #: The names of this computer, for itself.
@@ -120,3 +122,17 @@ class Bearer:
             return
         scope.setdefault("state", {})["principal"] = principal
         await self._app(scope, receive, send)
+
+
+async def body_of(request: Request, most: int = MOST_BYTES) -> bytes | Response:
+    """Return the body of a request, or the refusal if it has more than `most` bytes."""
+    body = bytearray()
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > most:
+                size = f"The body is larger than {most} bytes."
+                return refusal("INVALID_REQUEST", size, status=413)
+    except ClientDisconnect:
+        return Response(status_code=400)
+    return bytes(body)

@@ -1,12 +1,15 @@
-"""Rights of an agent's turn: which tools it may use, and whether it is an owner's."""
+"""Rights of an agent's turn: its tools, the sessions it sees, and the chats it sends to."""
+
+from collections.abc import Sequence
 
 from remoteclaw.config import tool_policy
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.caller import Caller
+from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import Tool
 
-__all__ = ["check_allowed", "is_for_owner", "subject_of_caller"]
+__all__ = ["check_allowed", "is_for_owner", "may_see", "may_send", "subject_of_caller"]
 
 
 def subject_of_caller(caller: Caller) -> tool_policy.Subject:
@@ -40,3 +43,39 @@ def check_allowed(config: Config, caller: Caller, tool: Tool) -> None:
             "Say so in your answer."
         )
     raise CallRefused("FORBIDDEN", f"The policy doesn't allow {tool.tool} here{why}")
+
+
+def may_see(
+    config: Config,
+    own: SessionKey,
+    other: SessionKey,
+    *,
+    is_owner: bool,
+    above: Sequence[SessionKey] = (),
+) -> bool:
+    """Whether a session's agent may look at, and write to, another session in a turn.
+
+    `above` are the sessions above the other one; `is_owner` says that the turn is on behalf of
+    owners alone. Raises `ConfigError` if there is no such agent.
+    """
+    _, settings = config.agent(own.agent)
+    sees = settings.sees_sessions or "agent"
+    if sees != "self" and not is_owner:
+        sees = "tree"
+    if other == own or sees == "all":
+        return True
+    is_below = own in above and sees != "self"
+    return is_below or (sees == "agent" and other.agent == own.agent)
+
+
+def may_send(
+    config: Config, own: SessionKey, channel: str, chat: str, *, account: str, is_owner: bool
+) -> bool:
+    """Whether a session's agent may send to a chat in a turn: to its own, for owners to any.
+
+    Threads of its own chat are its own. Raises `ConfigError` if there is no such agent.
+    """
+    if is_owner or (channel, account, chat) == (own.provider, own.account, own.channel_id):
+        return True
+    _, settings = config.agent(own.agent)
+    return not {"*", f"{channel}:*", f"{channel}:{chat}"}.isdisjoint(settings.sends_to)

@@ -1,9 +1,9 @@
 """Sessions that calls name, as far as the caller may see them."""
 
-from remoteclaw.config import reach
 from remoteclaw.errors import CallRefused, NotFound
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.gateway import rights
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.rights import is_for_owner
 from remoteclaw.tools.sessions import SendResult
@@ -58,7 +58,7 @@ async def may_see(call: Call, view: SessionView) -> bool:
     own = call.caller.session
     above = await call.fleet.sessions.above(view) if view.parent else ()
     is_owner = call.caller.turn is not None and is_for_owner(call.config, call.caller)
-    return reach.may_see(call.config, own, view.key, above=above, is_owner=is_owner)
+    return rights.may_see(call.config, own, view.key, above=above, is_owner=is_owner)
 
 
 def answered(outcome: Outcome | None, *, session_key: str, run_id: str) -> SendResult:

@@ -325,7 +325,7 @@ class Holder:
             self.strangers.remove(stranger)
 
     def note_parked(self):
-        """Leave a file whose age says since when the agent waits (`budget.py`)."""
+        """Leave a file whose age says since when the agent waits (`runs.py`)."""
         path = os.fsdecode(self.run_dir) + "/parked"
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
 

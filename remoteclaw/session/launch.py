@@ -11,9 +11,8 @@ from pathlib import Path
 from remoteclaw.config.home import Home, private_directory
 from remoteclaw.config.model import FleetConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, StateDirectoryError
-from remoteclaw.holder.budget import make_room
 from remoteclaw.holder.client import HolderClient, HolderLaunch, LaunchFailed
-from remoteclaw.holder.runs import run_name
+from remoteclaw.holder.runs import make_room, run_name
 from remoteclaw.host.files import share_text
 from remoteclaw.protocols import FILES, AgentSpec
 from remoteclaw.runtimes import create_cli_runtime

@@ -41,7 +41,7 @@ from remoteclaw.session.record import lines_of
 from remoteclaw.session.reply import TurnReply, in_outcome
 from remoteclaw.session.reset import BY_AGE, Resets
 from remoteclaw.session.steering import Steering
-from remoteclaw.tasks.result import result_of
+from remoteclaw.tasks.entries import result_of
 
 __all__ = ["TurnRunner"]
 

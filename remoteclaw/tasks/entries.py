@@ -1,12 +1,25 @@
-"""Entries that a session writes on another one's stream: the message, and where it comes from."""
+"""Entries that a session writes on another one's stream: messages, and results of tasks."""
 
 from collections.abc import Sequence
 
 from remoteclaw.clock import now_ms
 from remoteclaw.fleet.caller import Caller
-from remoteclaw.messages import ChannelMessage, Provenance, SessionKey
+from remoteclaw.fleet.inbound import encode_entry
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turn import TaskResult
+from remoteclaw.messages import (
+    ChannelMessage,
+    Deliver,
+    Provenance,
+    ReplyPayload,
+    SessionKey,
+    Turn,
+    hops_of,
+    people_of,
+    via_of,
+)
 
-__all__ = ["message_between", "provenance_of_message", "provenance_of_task"]
+__all__ = ["message_between", "provenance_of_message", "provenance_of_task", "result_of"]
 
 
 def message_between(
@@ -48,3 +61,54 @@ def provenance_of_task(
         hops=caller.turn.hops + 1 if caller and caller.turn else 1,
         parent=str(parent),
     )
+
+
+#: How much of a result another session gets, in characters.
+MOST_RESULT = 100_000
+CUT = "(… The rest is left out: sessions_history of {session} has more.)"
+NO_RESULT = "(It ended without saying anything.)"
+
+
+def result_of(
+    lease: Lease, turn: Turn, status: str, payloads: Sequence[ReplyPayload]
+) -> TaskResult | None:
+    """Return the turn's result for the session that has started this one, if it gets one."""
+    asked, state = turn.entries[-1], lease.state
+    told = asked.provenance.parent if asked.provenance else None
+    parent = SessionKey.parse(told) if told else state.parent
+    if asked.deliver != "parent" or parent is None:
+        return None
+    # It goes by the name under which the task was begun, also when it was retried.
+    run = f"{lease.sid}-{state.task_entry or turn.id}"
+    message = ChannelMessage(
+        id=f"result-{run}",
+        text=_text_of(payloads, lease.session),
+        from_=f"session:{lease.sid}",
+        user_name=f"the session {lease.session}",
+        channel_id=parent.channel_id,
+        provider=parent.provider,
+        account=parent.account,
+        thread_id=parent.thread,
+        timestamp=now_ms(),
+    )
+    provenance = Provenance(
+        by=str(lease.session),
+        via=tuple(sid for sid in via_of(turn.entries) if sid != parent.sid),
+        hops=hops_of(turn.entries) + 1,
+        run=run,
+        status=status,
+        label=state.label,
+    )
+    deliver: Deliver = "parent" if parent.task else "channel"
+    people = people_of(turn.entries)
+    return TaskResult(parent, encode_entry(message, deliver, "result", provenance, people))
+
+
+def _text_of(payloads: Sequence[ReplyPayload], session: SessionKey) -> str:
+    text = "\n\n".join(payload.text for payload in payloads if payload.text)
+    files = [file.name for payload in payloads for file in payload.attachments]
+    if files:
+        text += f"\n\n(It also made files, which stay there: {', '.join(files)}.)"
+    if len(text) > MOST_RESULT:
+        text = f"{text[:MOST_RESULT]}\n\n{CUT.format(session=session)}"
+    return text.strip() or NO_RESULT

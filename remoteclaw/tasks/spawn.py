@@ -1,20 +1,21 @@
-"""The start of a task: a session of its own, with the task as its first entry.
+"""The start of a task, a session with the task as its first entry; and the limits on that.
 
 When the task's turn ends, its result is appended to the session that started it as an entry
-(`tasks/result.py`), so it survives restarts.
+(`tasks/entries.py`), so it survives restarts.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from remoteclaw.config.model import Config
+from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.entries import message_between, provenance_of_task
 
-__all__ = ["spawn"]
+__all__ = ["check_depth", "check_direction", "check_hops", "spawn"]
 
 
 async def spawn(
@@ -52,3 +53,37 @@ async def spawn(
         label=label,
         max_unfinished=config.sessions.max_children,
     )
+
+
+def check_depth(config: Config, parent: SessionView) -> None:
+    """Refuse a task to a session that is too far down."""
+    if parent.depth >= config.sessions.max_depth:
+        raise CallRefused(
+            "FORBIDDEN",
+            "A session this far down can't start another one (max_depth in [sessions]).",
+        )
+
+
+def check_hops(config: Config, caller: Caller | None) -> None:
+    """Refuse to set another turn going after too many in a row without a person."""
+    if caller and caller.turn and caller.turn.hops >= config.sessions.max_hops:
+        raise CallRefused(
+            "FORBIDDEN",
+            f"Sessions have set each other going {caller.turn.hops} times in a row: a person has "
+            "to write something first (max_hops in [sessions]).",
+        )
+
+
+def check_direction(caller: Caller, target: SessionKey) -> None:
+    """Refuse a message to oneself, and to a session that waits for this one, even indirectly."""
+    assert caller.turn is not None, "it was checked"
+    if target == caller.session:
+        raise CallRefused(
+            "INVALID_REQUEST", "That is this session itself: it would wait for its own turn."
+        )
+    if target == caller.parent or target.sid in caller.turn.via:
+        raise CallRefused(
+            "INVALID_REQUEST",
+            f"The session {target} waits for what comes of this turn, or gets it: what you answer "
+            "goes there by itself.",
+        )

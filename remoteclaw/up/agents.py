@@ -1,9 +1,16 @@
-"""Agent CLIs on this host: which are installed, and why a configured agent can't work."""
+"""Agent CLIs on this host: which are installed and signed in, and why an agent can't work.
+
+Sign-ins are checked without a request to a model. A CLI that doesn't tell counts as signed in:
+gemini has no such command, and opencode has models that need no sign-in.
+"""
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import AgentConfig, Config
@@ -14,7 +21,7 @@ from remoteclaw.protocols import Capabilities
 from remoteclaw.runtimes import CLIS, create_cli_runtime, detect_runtime
 from remoteclaw.runtimes.gemini import trust_problem
 from remoteclaw.runtimes.opencode import plugin_problem
-from remoteclaw.up.sign_in import sign_in_problem
+from remoteclaw.runtimes.wire import mapping
 
 __all__ = [
     "InstalledCli",
@@ -23,6 +30,7 @@ __all__ = [
     "installed_clis",
     "introduction",
     "rules_problem",
+    "sign_in_problem",
     "sign_in_problem_of",
     "tools_problem",
     "untested_version",
@@ -181,3 +189,45 @@ def _command(runtime_name: str, settings: AgentConfig) -> tuple[str, Mapping[str
     command = settings.command or runtime.command
     env = {**runtime.environment(os.environ), **settings.env}
     return runtime.find(command[0], env.get("PATH")) or command[0], env
+
+
+#: How long a CLI may take to tell, in seconds.
+TELL_S = 20.0
+
+
+def sign_in_problem(runtime: str, command: Sequence[str], env: Mapping[str, str]) -> str | None:
+    """Return why a CLI can't ask its models, and what to do; None if it can, or doesn't tell."""
+    way = {"claude": _claude, "codex": _codex}.get(runtime)
+    hint = way(command, env) if way else None
+    return f"{runtime} is not signed in: {hint}." if hint else None
+
+
+def _claude(command: Sequence[str], env: Mapping[str, str]) -> str | None:
+    try:
+        status = mapping(orjson.loads(_output((*command, "auth", "status"), env)))
+    except ValueError:
+        return None  # an older version has no such command
+    is_out = status.get("loggedIn") is False
+    return "run `claude auth login`, or give it ANTHROPIC_API_KEY" if is_out else None
+
+
+def _codex(command: Sequence[str], env: Mapping[str, str]) -> str | None:
+    """Check codex; a provider of the user's own may need no sign-in."""
+    home = Path(env.get("HOME") or "~").expanduser()
+    config = Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml"
+    if any("model_provider" in text for text in (*command, _content(config))):
+        return None
+    is_out = "Not logged in" in _output((*command, "login", "status"), env)
+    return "run `codex login`" if is_out else None
+
+
+def _content(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _output(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    """Return what a command prints, whatever its exit status; empty if it can't be run."""
+    return read_output(argv, env=env, timeout_s=TELL_S, may_fail=True) or ""

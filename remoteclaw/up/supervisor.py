@@ -18,8 +18,8 @@ from typing import Any
 
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
+from remoteclaw.config.load import CurrentConfig
 from remoteclaw.config.model import Config
-from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
 from remoteclaw.fleet import Fleet
@@ -59,7 +59,7 @@ WORKER = (
 #: What workers load, but for their settings, which are read by each.
 LOADED = (
     "rq.cli",
-    "remoteclaw.config.reload",
+    "remoteclaw.config.load",
     "remoteclaw.fleet.fitness",
     "remoteclaw.fleet.workers",
     "remoteclaw.session.drain",

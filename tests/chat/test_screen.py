@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.chat.ending import Usage, duration
+from remoteclaw.chat.indicator import Usage, duration
 from remoteclaw.chat.paint import Look, Painter
 from remoteclaw.chat.screen import Screen
 from tests.support.growth import processor_s

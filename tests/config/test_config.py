@@ -9,7 +9,7 @@ import pytest
 from remoteclaw.config.home import Home, private_directory
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import AgentConfig
-from remoteclaw.config.redis_url import redis_address
+from remoteclaw.config.model.redis import redis_address
 from remoteclaw.errors import ConfigError, StateDirectoryError
 from remoteclaw.up.agents import agent_problem, tools_problem
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.runtimes import create_cli_runtime
-from remoteclaw.up.sign_in import sign_in_problem
+from remoteclaw.up.agents import sign_in_problem
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
 

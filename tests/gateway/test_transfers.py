@@ -7,9 +7,9 @@ import pytest
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.gateway import sending, transfers
+from remoteclaw.gateway import limits, sending
+from remoteclaw.gateway.limits import MOST_FILES, Transfers
 from remoteclaw.gateway.principals import Agent
-from remoteclaw.gateway.transfers import MOST_FILES, Transfers
 from remoteclaw.host import fetch as fetching
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES
 from tests.support.stack import Stack
@@ -42,7 +42,7 @@ async def test_only_so_many_files_are_held_at_once() -> None:
 
 
 async def test_one_agent_does_not_take_the_places_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "WAIT_S", 0.1)
+    monkeypatch.setattr(limits, "WAIT_S", 0.1)
     bounds = Transfers()
 
     async with bounds.one(AGENTS[0]):
@@ -59,7 +59,7 @@ async def test_a_call_waits_for_its_turn_to_hold_a_file(
     workspace = stack.home.workspaces / "main"
     workspace.mkdir(parents=True)
     Path(workspace, "plan.txt").write_text("x")
-    monkeypatch.setattr(transfers, "WAIT_S", 0.1)
+    monkeypatch.setattr(limits, "WAIT_S", 0.1)
     params = {"target": "chat-2", "file": "plan.txt"}
 
     async with turn.gateway.transfers.one(turn.agent):
@@ -72,4 +72,4 @@ async def test_a_call_waits_for_its_turn_to_hold_a_file(
 
 
 def test_no_file_takes_longer_than_agents_clis_wait() -> None:
-    assert transfers.WAIT_S + fetching.FETCH_S + sending.RECEIPT_S <= 50
+    assert limits.WAIT_S + fetching.FETCH_S + sending.RECEIPT_S <= 50

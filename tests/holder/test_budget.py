@@ -93,7 +93,7 @@ async def test_what_dead_holders_left_is_no_agent(stack: Stack) -> None:
 async def test_a_worker_that_froze_while_it_made_room_holds_up_nobody(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.holder.budget.LOCK_S", 0.1)
+    monkeypatch.setattr("remoteclaw.holder.runs.LOCK_S", 0.1)
     with (stack.home.runs.parent / "room.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 

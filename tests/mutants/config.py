@@ -70,12 +70,6 @@ MUTANTS = (
         test="test_tools_that_do_nothing_on_a_channel_are_not_listed",
     ),
     Mutant(
-        "wide sight for everybody",
-        before='if sees != "self" and not is_owner:',
-        after="if False:",
-        test="test_a_stranger_s_turn_sees_its_own_tree_whatever_is_configured",
-    ),
-    Mutant(
         "pins of strangers in groups",
         before="if subject.is_group and not party.ownership:",
         after="if False:",
@@ -98,12 +92,6 @@ MUTANTS = (
         before='entry.message.from_ if entry.origin == "chat" else None',
         after="entry.message.from_",
         test="test_what_nobody_wrote_takes_no_denial_away",
-    ),
-    Mutant(
-        "sessions that an agent may not see",
-        before='if other == own or sees == "all":',
-        after="if True:",
-        test="test_an_agent_sees_its_own_session_alone",
     ),
     Mutant(
         "a command behind an allowed one",

@@ -4,6 +4,24 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a parameter that clients see as a reference",
+        before='if "$ref" in schema:',
+        after="if False:",
+        test="test_the_list_is_small_and_says_what_a_model_needs",
+    ),
+    Mutant(
+        "sessions that an agent may not see",
+        before='if other == own or sees == "all":',
+        after="if True:",
+        test="test_an_agent_sees_its_own_session_alone",
+    ),
+    Mutant(
+        "wide sight for everybody",
+        before='if sees != "self" and not is_owner:',
+        after="if False:",
+        test="test_a_stranger_s_turn_sees_its_own_tree_whatever_is_configured",
+    ),
+    Mutant(
         "an operator's task that has more rights than the operator",
         before='may_speak = self.operator.has("admin")',
         after="may_speak = True",

@@ -10,12 +10,6 @@ MUTANTS = (
         test="test_a_setting_that_is_not_set_is_null",
     ),
     Mutant(
-        "a parameter that clients see as a reference",
-        before='if "$ref" in schema:',
-        after="if False:",
-        test="test_the_list_is_small_and_says_what_a_model_needs",
-    ),
-    Mutant(
         "parameters that nobody knows",
         before='extra="forbid",\nstrict=True',
         after='extra="ignore",\nstrict=True',

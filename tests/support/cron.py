@@ -2,9 +2,8 @@
 
 import functools
 
-from remoteclaw.cron.calls import CronCalls
 from remoteclaw.cron.scheduler import Scheduler
-from remoteclaw.cron.store import Cron
+from remoteclaw.cron.store import Cron, CronCalls
 from remoteclaw.fleet import Fleet
 
 

@@ -12,8 +12,7 @@ import aiohttp
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
 
-from remoteclaw.config.load import load_config
-from remoteclaw.config.reload import CurrentConfig
+from remoteclaw.config.load import CurrentConfig, load_config
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.gateway.address import listen, listen_privately, url_of

@@ -4,9 +4,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from remoteclaw.errors import CallRefused, MessageRefused, RedisRefused, RedisUnavailable
-from remoteclaw.gateway.doors.body import body_of
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.guard import authenticate, refusal
+from remoteclaw.gateway.guard import authenticate, body_of, refusal
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment, SessionKey
 

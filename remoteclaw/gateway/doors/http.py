@@ -13,13 +13,12 @@ from starlette.types import ASGIApp
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
-from remoteclaw.gateway.doors.body import body_of
 from remoteclaw.gateway.doors.files import FilesDoor
 from remoteclaw.gateway.doors.frames import encoded, explained
 from remoteclaw.gateway.doors.webhook import WebhookDoor
 from remoteclaw.gateway.doors.ws import WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.guard import Bearer, Guard, authenticate, refusal
+from remoteclaw.gateway.guard import Bearer, Guard, authenticate, body_of, refusal
 from remoteclaw.gateway.meters import exposition
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.base import Id

@@ -23,10 +23,10 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.principals import Operator, Principal
+from remoteclaw.tools.base import Params
 from remoteclaw.tools.catalog import TOOLS
-from remoteclaw.tools.schema import params_schema
 
-__all__ = ["CALL_ID", "SESSION_KEY", "SIDE_EFFECTS", "McpDoor", "listing"]
+__all__ = ["CALL_ID", "SESSION_KEY", "SIDE_EFFECTS", "McpDoor", "listing", "params_schema"]
 
 #: In a call's `_meta`: its name, so that a repeated one is not done again.
 CALL_ID = "remoteclaw/callId"
@@ -167,3 +167,49 @@ def listing(name: str, *, has_session: bool) -> types.Tool:
             open_world_hint=False if method.effect in ("session", "job", "system") else None,
         ),
     )
+
+
+#: The largest bound that a schema mentions: no model tries numbers as large.
+NOT_REACHED = 1_000_000
+#: Keywords for programs, which a model does not need.
+_LEFT_OUT = frozenset(
+    ("title", "$defs", "minLength", "maxLength", "pattern", "additionalProperties")
+)
+
+
+def params_schema(params: type[Params]) -> dict[str, Any]:
+    """Return the schema of a tool's parameters."""
+    root = params.model_json_schema()
+    schema = _inlined(root, root.get("$defs", {}))
+    schema.pop("description", None)
+    return {**schema, "type": "object", "properties": schema.get("properties", {})}
+
+
+def _inlined(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema with what it refers to in its place, and what a model needs of it."""
+    if "$ref" in schema:
+        target = definitions[schema["$ref"].rpartition("/")[2]]
+        return _inlined({**target, **_without(schema, "$ref")}, definitions)
+    if "anyOf" in schema:
+        kinds = [kind for kind in schema["anyOf"] if kind != {"type": "null"}]
+        assert len(kinds) == 1, "a parameter has one type"
+        # What is said of the parameter counts before what is said of the type.
+        return _inlined({**kinds[0], **_without(schema, "anyOf", "default")}, definitions)
+    told = _without(schema, *_LEFT_OUT)
+    if "description" in told:
+        told["description"] = " ".join(told["description"].split())
+    for bound in ("minimum", "maximum", "exclusiveMaximum"):
+        if told.get(bound, 0) > NOT_REACHED:
+            del told[bound]
+    if "properties" in told:
+        told["properties"] = {
+            name: _inlined(part, definitions) for name, part in told["properties"].items()
+        }
+    if "items" in told:
+        # What they are, the list's own description says.
+        told["items"] = _without(_inlined(told["items"], definitions), "description")
+    return told
+
+
+def _without(schema: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in schema.items() if name not in names}

@@ -14,10 +14,9 @@ from remoteclaw.channels.webhook.incoming import PostedMessage
 from remoteclaw.channels.webhook.settings import WebhookAccount
 from remoteclaw.channels.webhook.signing import WINDOW_S, is_signed
 from remoteclaw.errors import CallRefused, ConfigError, RedisRefused, RedisUnavailable
-from remoteclaw.gateway.doors.body import body_of
 from remoteclaw.gateway.doors.frames import explained
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.guard import refusal
+from remoteclaw.gateway.guard import body_of, refusal
 
 __all__ = ["WebhookDoor"]
 

@@ -9,7 +9,6 @@ from remoteclaw.gateway.methods import (
     console,
     cron,
     operators,
-    restart,
     sessions,
     tasks,
 )
@@ -23,7 +22,6 @@ HANDLERS: Mapping[str, Handler] = {
     **chats.HANDLERS,
     **cron.HANDLERS,
     **configuration.HANDLERS,
-    **restart.HANDLERS,
     **operators.HANDLERS,
     **console.HANDLERS,
 }

@@ -1,4 +1,4 @@
-"""Handlers of this host's configuration: reading it, changing it, approving changes.
+"""Handlers of this host's configuration: reading it, changing it, approving changes, restarting.
 
 An agent changes settings that are declared as open to agents, and for others nothing at all;
 operators with the scope admin change everything.
@@ -22,7 +22,7 @@ from remoteclaw.gateway.rights import subject_of_caller
 from remoteclaw.tools import configuration as contract
 from remoteclaw.tools.base import NoParams
 
-__all__ = ["HANDLERS", "config_in"]
+__all__ = ["HANDLERS"]
 
 _Planned = Callable[[ConfigFile, FileContent], PlannedChange]
 
@@ -54,10 +54,10 @@ async def _read(call: Call) -> tuple[FileContent, Config | None]:
         content = await asyncio.to_thread(file.read)
     except ConfigError:
         return FileContent(b""), None
-    return content, await config_in(call, file, content)
+    return content, await _config_in(call, file, content)
 
 
-async def config_in(call: Call, file: ConfigFile, content: FileContent) -> Config | None:
+async def _config_in(call: Call, file: ConfigFile, content: FileContent) -> Config | None:
     """Return the configuration in the file; None if another one is in effect.
 
     The file has a mistake, or is empty or gone while an editor saves it: what it forbids holds.
@@ -102,7 +102,7 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
             )
         rule = None
         if call.caller is not None:
-            if await config_in(call, file, content) is None:
+            if await _config_in(call, file, content) is None:
                 raise CallRefused(
                     "UNAVAILABLE",
                     "Nothing was changed: the configuration file is gone, empty or has a mistake "
@@ -178,6 +178,41 @@ async def _reject(call: Call, params: contract.ApprovalParams) -> contract.Rejec
     return contract.Rejected(status="rejected")
 
 
+async def _restart(call: Call, params: NoParams) -> contract.Restarted:
+    assert call.restart is not None, "only a gateway has this method"
+    if await call.fleet.calls.made(call.caller, call.id) is None:
+        await _check_start(call)
+        note = {"type": "gateway_restarted", "tool": call.method.tool}
+        await call.fleet.calls.change(call.caller, call.id, "restarting", note=note)
+        call.restart.set()
+    return contract.Restarted(
+        status="restarting",
+        detail=(
+            f"The gateway of {call.home.host_id} restarts in a moment, and nothing else: workers, "
+            "agents and their turns go on, and calls wait meanwhile."
+        ),
+    )
+
+
+async def _check_start(call: Call) -> None:
+    """Refuse the restart of a gateway that could not start again, or not as part of the rest."""
+    file = ConfigFile(call.home.config_file)
+    config = await _config_in(call, file, file.read())
+    if config is None:
+        raise CallRefused(
+            "UNAVAILABLE",
+            "The gateway is not restarted, because it would not come back as it is: the "
+            "configuration file is gone, empty or has a mistake in it; `remoteclaw config "
+            "validate` names it.",
+        )
+    if (current := call.watched_config) and config.redis != current.at_start.redis:
+        raise CallRefused(
+            "UNAVAILABLE",
+            "The gateway is not restarted, because it would use another Redis than the rest: "
+            "[redis] has changed, which needs a restart of everything.",
+        )
+
+
 HANDLERS: dict[str, Handler] = {
     "config.get": _get,
     "config.schema": _schema,
@@ -186,4 +221,5 @@ HANDLERS: dict[str, Handler] = {
     "config.approvals": _approvals,
     "config.approve": _approve,
     "config.reject": _reject,
+    "gateway.restart": _restart,
 }

@@ -15,7 +15,7 @@ from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.sessions import answered, current, find, labelled, may_see
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.entries import message_between, provenance_of_message
-from remoteclaw.tasks.limits import check_direction, check_hops
+from remoteclaw.tasks.spawn import check_direction, check_hops
 from remoteclaw.tools import sessions as contract
 from remoteclaw.tools.base import NoParams
 

@@ -11,8 +11,7 @@ from remoteclaw.gateway.places import place_of
 from remoteclaw.gateway.rights import is_for_owner
 from remoteclaw.gateway.sessions import answered, current
 from remoteclaw.messages import SessionKey
-from remoteclaw.tasks.limits import check_depth, check_hops
-from remoteclaw.tasks.spawn import spawn
+from remoteclaw.tasks.spawn import check_depth, check_hops, spawn
 from remoteclaw.tools import tasks as contract
 
 __all__ = ["HANDLERS"]

@@ -1,0 +1,133 @@
+"""The parts of a fleet, one by one: the commands `worker`, `gateway`, `sweep` and `mcp`."""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from remoteclaw.cli.access import load, on_fleet, require_running
+from remoteclaw.cli.edge import leave_event
+from remoteclaw.cli.output import echo
+from remoteclaw.errors import ConfigError
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+
+    from remoteclaw.fleet import Fleet
+
+__all__ = ["gateway", "mcp", "sweep", "worker"]
+
+
+@click.command()
+@click.option("--people-only", is_flag=True, help="Serve what people send, not the background.")
+def worker(people_only: bool) -> None:
+    """Run one worker.
+
+    It prints the `rq worker` command and becomes it.
+    """
+    from remoteclaw.fleet.workers import PEOPLE_ONLY
+    from remoteclaw.host.process import become
+    from remoteclaw.up.doctor import hooks_problem
+    from remoteclaw.up.supervisor import worker_command
+
+    home, config = load()
+    if problem := hooks_problem(config.hooks):
+        raise ConfigError(problem)
+    on_fleet(_look)  # what the worker would find, so that we say it
+    command = worker_command()
+    echo("+ " + " ".join(["rq", *command[1:]]))
+    sys.stdout.flush()
+    env = {**os.environ, "REMOTECLAW_HOME": str(home.path)}
+    become(command, {**env, PEOPLE_ONLY: "1"} if people_only else env)
+
+
+async def _look(_: "Fleet") -> None:
+    """Do nothing: the fleet is there and fit."""
+
+
+@click.command()
+@click.option(
+    "--socket", "descriptors", type=int, multiple=True, hidden=True, help="What it answers on."
+)
+@click.option("--alone", is_flag=True, hidden=True, help="They are its own, and not `up`'s.")
+def gateway(descriptors: tuple[int, ...], alone: bool) -> None:
+    """Run the gateway that agents and operators ask.
+
+    Every host with workers needs one, and `up` starts it. It ends with Ctrl-C or SIGTERM.
+    """
+    import asyncio
+
+    from remoteclaw.gateway.address import inherited
+    from remoteclaw.gateway.server import serve
+    from remoteclaw.gateway.token_file import TokenFile
+    from remoteclaw.host.logs import configure_logging
+    from remoteclaw.host.process import become
+    from remoteclaw.up.supervisor import gateway_command
+
+    home, config = load()
+    require_running(home, config)
+    configure_logging()
+    home.create()
+
+    def said(url: str) -> None:
+        echo(f"The gateway is at {url}, its token in {TokenFile(home.path).path}.")
+
+    async def run() -> "Sequence[socket.socket] | None":
+        sockets = [inherited(descriptor) for descriptor in descriptors]
+        return await serve(
+            home, config, stop=leave_event(), sockets=sockets, is_alone=is_alone, said=said
+        )
+
+    is_alone = alone or not descriptors
+    kept = asyncio.run(run())
+    if kept is not None:  # it was asked to restart
+        for listening in kept:
+            os.set_inheritable(listening.fileno(), True)
+        become([*gateway_command(kept), *(["--alone"] if is_alone else [])], os.environ)
+
+
+@click.command()
+def sweep() -> None:
+    """Run a sweeper, which finds sessions that no worker works on. Any number may run.
+
+    It also fires cron jobs, and clears away what killed processes have left on this host.
+    """
+    import asyncio
+
+    from remoteclaw.cron.scheduler import Scheduler
+    from remoteclaw.host.logs import configure_logging
+    from remoteclaw.up.sweep import sweep_host
+
+    configure_logging()
+    home, _ = load()
+
+    async def run(fleet: "Fleet") -> None:
+        leave = leave_event()
+        home.create()
+        echo("Sweeping every second, until Ctrl-C or SIGTERM.")
+        async with asyncio.TaskGroup() as tasks:
+            duties = [
+                tasks.create_task(fleet.sweeper.run()),
+                tasks.create_task(Scheduler(fleet.scripts, fleet.waker).run()),
+                tasks.create_task(sweep_host(fleet, home)),
+            ]
+            await leave.wait()
+            for duty in duties:
+                duty.cancel()
+
+    on_fleet(run)
+
+
+@click.command()
+def mcp() -> None:
+    """Be an MCP server over pipes, for a CLI that starts one.
+
+    It relays to the gateway of the state directory, with a token of the scope write. With
+    $REMOTECLAW_GATEWAY_TOKEN it uses that one, and with $REMOTECLAW_GATEWAY_URL that address.
+    """
+    from remoteclaw.connector import connector_launch
+    from remoteclaw.host.process import become
+
+    become(connector_launch(), os.environ)
