@@ -23,6 +23,9 @@ class Receiver:
     keys: list[str] = field(default_factory=list)
     answers: deque[tuple[int, dict[str, str], bytes]] = field(default_factory=deque)
     """Statuses, headers and bodies of its next answers; a status of 0 stands for none."""
+    is_away: bool = False
+    forgets: bool = False
+    """Whether it takes what comes, and closes the connection without an answer."""
     came: threading.Condition = field(default_factory=threading.Condition)
 
     def wait(self, count: int, timeout_s: float = 60.0) -> list[dict[str, Any]]:
@@ -43,13 +46,16 @@ class Receiver:
                 status, answer = 200, b""
                 headers: dict[str, str] = {}
                 with receiver.came:
-                    if receiver.answers:
+                    if receiver.is_away:
+                        status = 503
+                    elif receiver.answers:
                         status, headers, answer = receiver.answers.popleft()
                     elif not is_signed(dict(self.headers), receiver.token, body, now_s=time.time()):
                         status = 401
                     else:
                         receiver.messages.append(json.loads(body))
                         answer = json.dumps({"messageId": f"m{len(receiver.messages)}"}).encode()
+                        status = 0 if receiver.forgets else 200
                     receiver.keys.append(self.headers["Idempotency-Key"])
                     receiver.came.notify_all()
                 if not status:

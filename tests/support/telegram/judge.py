@@ -137,8 +137,11 @@ def formatted(
         kept.append(entity.model_dump(exclude_none=True))
     if len(kept) > MOST_ENTITIES:  # Telegram ignores those behind
         raise Refusal(400, f"Bad Request: {len(kept)} entities, of which {MOST_ENTITIES} count")
-    left = units(text) - units(text.lstrip())
-    text = text.strip()
+    # At its begin, a text loses what stands before the first entity: indented code stays as it is.
+    first = min((entity["offset"] for entity in kept), default=units(text))
+    head = raw[: 2 * first].decode("utf-16-le")
+    left = len(head) - len(head.lstrip(" \n"))
+    text = text[left:].rstrip()
     if not text and most > 1024:
         raise Refusal(400, "Bad Request: message text is empty")
     if units(text) > most:
