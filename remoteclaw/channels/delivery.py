@@ -3,6 +3,7 @@
 The platform gets each part once, as far as that can be known. Where it drops repetitions by itself,
 a part is simply sent again. Elsewhere a mark in Redis says before each part what is about to be
 sent: a part that was begun and may have arrived is sent again once, as "(perhaps a second time)".
+What is given up keeps how far it has come, for when it is sent again.
 """
 
 import asyncio
@@ -32,15 +33,16 @@ __all__ = ["Delivery", "Done", "Preview", "failure", "settled"]
 
 NO_EFFECT = "It was sent without the effect: this channel has none of that name."
 GONE = "it is not kept any more"
-PERHAPS = "It was perhaps sent: twice, nobody can tell whether the platform has taken it."
+PERHAPS = "It was perhaps sent: {tries} times nobody could tell whether the platform has taken it."
 
 #: How old a preview may be that an answer takes the place of, in seconds: nobody is notified of
 #: that, and a person who waits longer looks elsewhere.
 FRESH_S = 30.0
 #: How long a relay that is cancelled waits for the receipt of what was delivered, in seconds.
 PARTING_S = 1.0
-#: How often a part is begun whose outcome is not known.
-MOST_DOUBTS = 2
+#: How often a part is begun whose outcome is not known; and in a row where the platform drops
+#: repetitions: for half an hour or longer.
+MOST_DOUBTS, MOST_WITH_KEYS = 2, 60
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +115,8 @@ class Delivery:
             return None
         except PlatformRefused as refusal:
             return self._given_up("refused", _plain(str(refusal)))
-        except PlatformUnknown:
-            return self._given_up("unknown", PERHAPS)
+        except PlatformUnknown as unknown:
+            return self._given_up("unknown", str(unknown))
         ids = tuple(id_ for id_ in self._mark.ids if id_ is not None)
         answer = _told(reply, ids, self._kept, has_effect=self._has_effect)
         return Done(ids, () if reply.call else self._kept, answer=answer)
@@ -125,12 +127,17 @@ class Delivery:
         ids = tuple(id_ for id_ in self._mark.ids if id_ is not None)
         # A dead letter keeps its files; who called is told.
         kept = () if self._reply.call else self._reply.attachments
-        return Done(ids, kept, GivenUp(category, why), failure(why))
+        mark = replace(self._mark, is_begun=False)
+        letter = GivenUp(category, why, None if mark == Mark() or self._adapter.has_keys else mark)
+        return Done(ids, kept, letter, failure(why))
 
     async def _send_all(self) -> None:
         parts = self._parts(self._reply)
         for part in parts:
-            await self._send(self._reply, part)
+            is_sent = await self._send(self._reply, part)
+            if is_sent and part is not parts[-1] and not self._adapter.has_keys:
+                # The next one may have to wait, and this process may be ended meanwhile.
+                await settled(asyncio.create_task(self._note(self._mark)))
         if self._mark.kept and not self._reply.call:
             names = {str(part.index): part.attachment.name for part in parts if part.attachment}
             lines = [
@@ -148,8 +155,8 @@ class Delivery:
             why = f"The channel's adapter can't show it ({type(error).__name__})."
             raise PlatformRefused(why) from None
 
-    async def _send(self, reply: Reply, part: Part) -> None:
-        """Send one part that may have been sent; a file that can't be is kept."""
+    async def _send(self, reply: Reply, part: Part) -> bool:
+        """Send one part; a file that can't be is kept. Return whether it was not sent before."""
         file, content = part.attachment, None
         try:
             if file and part.index >= len(self._mark.ids):
@@ -166,11 +173,12 @@ class Delivery:
         if str(part.index) in self._mark.kept and file:
             self._kept.append(file)
         if sent is None:  # an adapter before this one has sent it
-            return
+            return False
         self._kept += sent.kept
         self._has_effect = self._has_effect or sent.has_effect
         ids = (*self._mark.ids, sent.message_id)
         self._mark = replace(self._mark, ids=ids, is_begun=False, doubts=0)
+        return True
 
     async def _replace(self, reply: Reply, part: Part) -> Sent | None:
         """Make the preview this part, if it can be; done twice, it is the same message.
@@ -206,7 +214,7 @@ class Delivery:
             async with self._budget.attempt(chat):
                 if not await self._begin(part):
                     return None
-                is_again = self._mark.doubts > 0
+                is_again = self._mark.doubts > 0 and not self._adapter.has_keys
                 try:
                     sent = await self._adapter.send(reply, part, content, is_again=is_again)
                     name = sent.message_id
@@ -252,16 +260,15 @@ class Delivery:
                 self._doubt()
 
     def _doubt(self) -> None:
-        """Take it that a part may have been sent; raises `PlatformUnknown` the second time."""
-        if self._adapter.has_keys:
-            return
+        """Take it that a part may have been sent; raises `PlatformUnknown` once that is enough."""
         self._mark = replace(self._mark, doubts=self._mark.doubts + 1)
-        if self._mark.doubts >= MOST_DOUBTS:
-            raise PlatformUnknown(PERHAPS)
+        if self._mark.doubts >= (MOST_WITH_KEYS if self._adapter.has_keys else MOST_DOUBTS):
+            raise PlatformUnknown(PERHAPS.format(tries=self._mark.doubts))
 
     async def _withdraw(self) -> None:
         """Mark that what was begun was certainly not done."""
         if self._adapter.has_keys:
+            self._mark = replace(self._mark, doubts=0)
             return
         self._mark = replace(self._mark, is_begun=False)
         is_untouched = self._mark == Mark()
@@ -300,7 +307,7 @@ def _plain(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-async def settled(receipt: "asyncio.Task[None]") -> None:
+async def settled(receipt: "asyncio.Task[object]") -> None:
     """Wait for a receipt, for a moment also when the relay is cancelled: the platform has it."""
     try:
         await asyncio.shield(receipt)

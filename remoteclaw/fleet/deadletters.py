@@ -126,7 +126,7 @@ class DeadLetters:
         return Accepted(letter.session, entry_id, is_duplicate=False)
 
     async def send_again(self, letter: DeadLetter) -> None:
-        """Put a reply back on its reply stream, at the end.
+        """Put a reply back on its reply stream, at the end; what the platform has of it counts.
 
         Raises `NotFound` if it is not there any more.
         """
@@ -137,6 +137,7 @@ class DeadLetters:
             keys={
                 "dead_letters": keys.DEAD_LETTERS,
                 "replies": letter.stream,
+                "marks": keys.sending(*letter.account.split("/", 1)),
                 "outcomes": [keys.outcome_prefix(sid) + entry for entry in entries],
             },
             args={"letter": letter.id},

@@ -82,6 +82,8 @@ class GivenUp:
     """`refused`, or `unknown` if it is perhaps delivered after all."""
     why: str
     """A sentence."""
+    mark: Mark | None = None
+    """How far it was sent: from there it goes on if it is sent again."""
 
 
 class ReplyReader:
@@ -342,6 +344,7 @@ class ReplyReader:
                 "said_ms": SAID_MS,
                 "category": given_up.category if given_up else None,
                 "why": given_up.why if given_up else None,
+                "mark": given_up.mark.encode("letter") if given_up and given_up.mark else None,
                 "preview": f"{reply.sid} {preview}" if preview else None,
             },
             deadline=math.inf,

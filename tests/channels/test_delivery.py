@@ -382,6 +382,64 @@ async def test_parts_that_the_platform_has_are_not_sent_again(
     assert [event["is_again"] for event in platform.did("file")] == [True, False]
 
 
+async def test_a_part_that_was_sent_is_known_before_the_next_one_is_begun(
+    stack: Stack, platform: Platform
+) -> None:
+    """Killed between the two: the second one was not begun, so it is no second time."""
+    file = await stack.fleet.blobs.put(SID, "plan.txt", b"x")
+    proxy = await stack.proxied()
+    platform.tell(holds_answers=True)
+    process = platform.start_process(proxy.url)
+    await say(stack, "Here.", attachments=(file,))
+    await eventually(lambda: platform.did("held"))
+    failpoint = proxy.arm("sending", "after")
+    platform.tell()
+    await failpoint.wait()
+    process.kill()
+    process.wait()
+    failpoint.cut()
+    platform.start_process(stack.redis.url)
+    await empty(stack)
+
+    assert platform.texts == ["Here."]
+    assert [event["is_again"] for event in platform.did("file")] == [False]
+
+
+@pytest.mark.parametrize("problem", [PlatformRefused("Not that."), PlatformUnknown("Lost.")])
+async def test_what_is_given_up_and_sent_again_goes_on_where_it_was(
+    stack: Stack, problem: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Partial(Recipient):
+        def parts(self, reply: Reply) -> Sequence[Part]:
+            return [Part(index, word) for index, word in enumerate(reply.text.split())]
+
+        async def send(
+            self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
+        ) -> Sent:
+            tried.append((part.content, is_again))
+            if part.content == "two" and fails:
+                raise problem
+            return Sent(f"m{part.index}")
+
+    monkeypatch.setattr(budget, "FIRST_S", 0.01)
+    tried: list[tuple[str, bool]] = []
+    fails = True
+    is_unknown = isinstance(problem, PlatformUnknown)
+    await say(stack, "one two three")
+    async with relayed(stack, Partial()):
+        await empty(stack)
+        assert tried.pop(0) == ("one", False)
+        fails = False
+        tried.clear()
+        (letter,) = await stack.fleet.dead_letters.list()
+        await stack.fleet.dead_letters.send_again(letter)
+        await empty(stack)
+
+    assert tried == [("two", is_unknown), ("three", False)]
+    client: Any = stack.fleet.scripts.client
+    assert await client.exists(*(keys.said("test", "default", "chat-1", f"m{n}") for n in range(3)))
+
+
 async def test_a_copy_that_was_frozen_sends_nothing(stack: Stack, platform: Platform) -> None:
     """It had leave to send when it froze; by the time that it wakes, another copy has sent."""
     claim_ms = 1000
@@ -539,6 +597,33 @@ async def test_a_platform_with_keys_needs_no_mark(
 
     assert not marked.reached.is_set()
     assert keyed.sent == [(f"{SID}:1-0:1:0", 0, False)] * 2
+
+
+async def test_a_key_is_not_repeated_for_ever(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "FIRST_S", 0.001)
+    monkeypatch.setattr(budget, "MOST_S", 0.001)
+    tried = list[str]()
+
+    class Silent(Keyed):
+        async def send(self, reply: Reply, *_: object, **__: object) -> Sent:
+            tried.append(reply.text)
+            if reply.text == "one" and len(tried) == 30:
+                raise PlatformAway("It is out of order.")  # so what follows counts anew
+            if reply.text == "one":
+                raise PlatformUnknown("No answer.")
+            return Sent("m1")
+
+    await say(stack, "one")
+    await say(stack, "two", index=1)
+    async with relayed(stack, Silent()):
+        await empty(stack)
+
+    assert tried == ["one"] * 90 + ["two"]
+    (letter,) = await stack.fleet.dead_letters.list()
+    assert (letter.text, letter.category) == ("one", "unknown")
+    assert "60 times nobody could tell" in letter.detail
 
 
 # -- refusals -------------------------------------------------------------------------------------

@@ -35,9 +35,33 @@ MUTANTS = (
     ),
     Mutant(
         "a lost answer that is said for ever",
-        before="if self._mark.doubts >= MOST_DOUBTS:",
-        after="if False:",
+        before="MOST_WITH_KEYS if self._adapter.has_keys else MOST_DOUBTS",
+        after="MOST_WITH_KEYS",
         test="test_what_is_lost_twice_is_a_dead_letter",
+    ),
+    Mutant(
+        "a key that is repeated for ever",
+        before="MOST_WITH_KEYS if self._adapter.has_keys",
+        after="10_000 if self._adapter.has_keys",
+        test="test_a_key_is_not_repeated_for_ever",
+    ),
+    Mutant(
+        "an outage that counts as answers that were lost",
+        before="self._mark = replace(self._mark, doubts=0) return",
+        after="return",
+        test="test_a_key_is_not_repeated_for_ever",
+    ),
+    Mutant(
+        "a part that is known to be sent only once the next one is begun",
+        before="if is_sent and part is not parts[-1]",
+        after="if False",
+        test="test_a_part_that_was_sent_is_known_before_the_next_one_is_begun",
+    ),
+    Mutant(
+        "a dead letter whose refusal is a doubt",
+        before="mark = replace(self._mark, is_begun=False)",
+        after="mark = self._mark",
+        test="test_what_is_given_up_and_sent_again_goes_on_where_it_was",
     ),
     Mutant(
         "a wait that counts as a first time",

@@ -727,4 +727,10 @@ MUTANTS = (
         after="",
         test="test_a_code_is_valid_for_an_hour",
     ),
+    Mutant(
+        "a dead letter of which all parts are sent again",
+        before="redis.call('HSET', keys.marks, id, fields.mark)",
+        after="",
+        test="test_what_is_given_up_and_sent_again_goes_on_where_it_was",
+    ),
 )

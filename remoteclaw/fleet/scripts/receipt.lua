@@ -2,7 +2,7 @@
 -- answers. What the platform has of it leads back to it. If a call wrote it, the caller is told what came
 -- of it; else what is given up becomes a dead letter.
 -- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, outcomes*, blobs*, said*
--- args: token, reply, ids?, answer?, answer_ms, about, said_ms, category?, why?, preview?
+-- args: token, reply, ids?, answer?, answer_ms, about, said_ms, category?, why?, mark?, preview?
 local token = redis.call('GET', keys.reader)
 if token and token ~= args.token then  -- a claim that only ran out is renewed so
   return redis.error_reply('FENCED another adapter reads this stream')
@@ -23,7 +23,8 @@ for _, outcome in ipairs(keys.outcomes) do
 end
 if letter then
   redis.call('XADD', keys.dead_letters, '*', 'stream', keys.replies, 'reply', letter[2][2], 'id', args.reply,
-    'key', redis.call('HGET', keys.state, 'key') or '', 'category', args.category, 'why', args.why)
+    'key', redis.call('HGET', keys.state, 'key') or '', 'category', args.category, 'why', args.why,
+    'mark', args.mark or '')
 end
 for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
 for _, said in ipairs(keys.said) do redis.call('SET', said, args.about, 'PX', args.said_ms) end
