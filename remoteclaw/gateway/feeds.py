@@ -23,13 +23,11 @@ from remoteclaw.host.logs import frames_of
 __all__ = ["EVENTS", "Audience", "Feeds"]
 
 #: The events of a session.
-EVENTS = ("session.live", "session.outcome", "delivery")
+EVENTS = ("session.live", "session.outcome")
 #: How many of a session's newest entries are read when announcements may have been missed.
 LOOKED_AT = 32
 #: How many entries are remembered as sent: more than are read.
 REMEMBERED = 128
-#: Pauses between the checks whether an answer was delivered, in seconds, from its outcome on.
-DELIVERY_AFTER_S = (0.25, 0.5, 1.0, 2.0, 5.0, 15.0)
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +91,8 @@ class _Followed:
         self._tasks = tasks
         self._sid = sid
         self._key = key
-        self._told: OrderedDict[str, bool] = OrderedDict()
-        """Entries whose outcome was sent, and whether their delivery was."""
+        self._told: OrderedDict[str, None] = OrderedDict()
+        """Entries whose outcome was sent."""
         self._heard = 0
         """How often live text was heard: what was read before is older."""
 
@@ -138,9 +136,9 @@ class _Followed:
             entry_id = outcome.previous
         for outcome in reversed(outcomes):
             if is_first and outcome.is_final:
-                self._told[outcome.entry_id] = True
-            elif self._tell_of(outcome):
-                self._tasks.create_task(self._follow_up(outcome.entry_id))
+                self._told[outcome.entry_id] = None
+            else:
+                self._tell_of(outcome)
 
     @contextlib.contextmanager
     def _surviving(self) -> Iterator[None]:
@@ -157,44 +155,28 @@ class _Followed:
             await self.look()
 
     async def _follow_up(self, entry_id: str) -> None:
-        """Send an entry's outcome, and its delivery if that is soon."""
-        for pause in (0.0, *DELIVERY_AFTER_S):
-            await asyncio.sleep(pause)
-            if not self.audience:
-                return
-            with self._surviving():
-                outcome = await self._fleet.outcomes.read(self._sid, entry_id)
-                if outcome is None:
-                    return
+        """Send an entry's outcome."""
+        with self._surviving():
+            if outcome := await self._fleet.outcomes.read(self._sid, entry_id):
                 self._tell_of(outcome)
-                if self._told.get(entry_id, True):
-                    return
 
-    def _tell_of(self, outcome: Outcome) -> bool:
-        """Send an outcome and its delivery, each once; return whether the outcome is new."""
-        if not outcome.is_final:
-            return False
-        run = {"runId": f"{self._sid}-{outcome.entry_id}"}
-        was_told = self._told.get(outcome.entry_id)
-        if was_told is None:
-            texts = [str(part["text"]) for part in outcome.reply if part["text"]]
-            category = (outcome.error or {}).get("category")
-            usage = outcome.usage.plain() if outcome.usage else None
-            ended = {
-                "status": outcome.status,
-                "reply": "\n\n".join(texts),
-                "error": category,
-                "usage": usage,
-            }
-            self._tell("session.outcome", {**run, "turn": outcome.turn, **ended})
-        is_delivered = any(step.name == "delivered" for step in outcome.steps)
-        if is_delivered and not was_told:
-            at = next(step.at_ms for step in outcome.steps if step.name == "delivered")
-            self._tell("delivery", {**run, "at": at})
-        self._told[outcome.entry_id] = is_delivered or bool(was_told)
+    def _tell_of(self, outcome: Outcome) -> None:
+        """Send an outcome, once."""
+        if not outcome.is_final or outcome.entry_id in self._told:
+            return
+        texts = [str(part["text"]) for part in outcome.reply if part["text"]]
+        ended = {
+            "runId": f"{self._sid}-{outcome.entry_id}",
+            "turn": outcome.turn,
+            "status": outcome.status,
+            "reply": "\n\n".join(texts),
+            "error": (outcome.error or {}).get("category"),
+            "usage": outcome.usage.plain() if outcome.usage else None,
+        }
+        self._tell("session.outcome", ended)
+        self._told[outcome.entry_id] = None
         while len(self._told) > REMEMBERED:
             self._told.popitem(last=False)
-        return was_told is None
 
     def _tell(
         self,

@@ -7,19 +7,41 @@ X-Forwarded-* and other headers that any client can write are ignored.
 
 import re
 from collections.abc import Callable
+from typing import TypeVar
 
+import orjson
+from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from remoteclaw.config.model import GatewayConfig
-from remoteclaw.errors import CallError, RedisRefused, RedisUnavailable
+from remoteclaw.errors import (
+    CallError,
+    CallRefused,
+    MessageRefused,
+    RedisRefused,
+    RedisUnavailable,
+)
+from remoteclaw.gateway.doors.frames import explained
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.principals import Principal
 
-__all__ = ["Bearer", "Guard", "authenticate", "body_of", "is_own_name", "refusal"]
+__all__ = [
+    "ERRORS",
+    "Bearer",
+    "Guard",
+    "answer_of_error",
+    "authenticate",
+    "body_of",
+    "is_own_name",
+    "parsed",
+    "refusal",
+]
+
+Model = TypeVar("Model", bound=BaseModel)
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
 #: The names of this computer, for itself.
@@ -90,20 +112,17 @@ def is_own_name(host: str, config: GatewayConfig) -> bool:
     return match is not None and (match[1] in {*_LOOPBACK, own, *config.hosts})
 
 
-async def authenticate(gateway: Gateway, scope: Scope) -> Principal | Response:
-    """Return who sends a request, or the refusal if its token is not valid."""
+async def authenticate(gateway: Gateway, scope: Scope) -> Principal:
+    """Return who sends a request. Raises `CallRefused` if its token is not valid."""
     given = Headers(scope=scope).getlist("authorization")
     scheme, _, token = (given[0] if len(given) == 1 else "").partition(" ")
     if scheme.lower() != "bearer" or not token:
         gateway.meters.auth_failures += 1
-        return refusal("UNAUTHORIZED", "It needs `Authorization: Bearer …` with a token.")
-    try:
-        principal = await gateway.authenticator.principal(token)
-    except (RedisUnavailable, RedisRefused) as error:
-        return refusal("UNAVAILABLE", str(error))
+        raise CallRefused("UNAUTHORIZED", "It needs `Authorization: Bearer …` with a token.")
+    principal = await gateway.authenticator.principal(token)
     if principal is None:
         gateway.meters.auth_failures += 1
-        return refusal("UNAUTHORIZED", "This token is not valid.")
+        raise CallRefused("UNAUTHORIZED", "This token is not valid.")
     return principal
 
 
@@ -116,23 +135,50 @@ class Bearer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or have it answered."""
-        principal = await authenticate(self._gateway, scope)
-        if isinstance(principal, Response):
-            await principal(scope, receive, send)
-            return
-        scope.setdefault("state", {})["principal"] = principal
+        scope.setdefault("state", {})["principal"] = await authenticate(self._gateway, scope)
         await self._app(scope, receive, send)
 
 
-async def body_of(request: Request, most: int = MOST_BYTES) -> bytes | Response:
-    """Return the body of a request, or the refusal if it has more than `most` bytes."""
+class TooLarge(CallRefused):
+    """Raised for a body that is too large."""
+
+
+async def body_of(request: Request, most: int = MOST_BYTES) -> bytes:
+    """Return the body of a request.
+
+    Raises `TooLarge` beyond `most` bytes, and `ClientDisconnect`.
+    """
     body = bytearray()
-    try:
-        async for part in request.stream():
-            body += part
-            if len(body) > most:
-                size = f"The body is larger than {most} bytes."
-                return refusal("INVALID_REQUEST", size, status=413)
-    except ClientDisconnect:
-        return Response(status_code=400)
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise TooLarge("INVALID_REQUEST", f"The body is larger than {most} bytes.")
     return bytes(body)
+
+
+async def parsed(request: Request, model: type[Model], body: bytes | None = None) -> Model:
+    """Return what the body of a request says as JSON. Raises `CallRefused`, and as `body_of()`."""
+    try:
+        return model.model_validate(orjson.loads(await body_of(request) if body is None else body))
+    except orjson.JSONDecodeError:
+        raise CallRefused("INVALID_REQUEST", "The body is not JSON.") from None
+    except ValidationError as error:
+        raise CallRefused("INVALID_REQUEST", f"The body: {explained(error)}.") from None
+
+
+async def answer_of_error(_request: Request, error: Exception) -> Response:
+    """Return the answer to a request that ended with one of `ERRORS`."""
+    match error:
+        case ClientDisconnect():
+            return Response(status_code=400)
+        case CallRefused():
+            status = 413 if isinstance(error, TooLarge) else None
+            return refusal(error.code, str(error), status=status)
+        case MessageRefused():
+            return refusal("INVALID_REQUEST", str(error))
+        case _:
+            return refusal("UNAVAILABLE", str(error))
+
+
+#: What a door may raise in place of answering.
+ERRORS = (CallRefused, MessageRefused, RedisUnavailable, RedisRefused, ClientDisconnect)

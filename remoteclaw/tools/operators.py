@@ -76,20 +76,6 @@ class ResetResult(Result):
     session_key: str
 
 
-class ToolDescription(Result):
-    name: str
-    title: str
-    description: str
-    groups: tuple[str, ...]
-    """The groups that it belongs to, in policies."""
-    owner_only: bool
-    """Whether agents may use it only in turns of the owner."""
-
-
-class Catalog(Result):
-    tools: tuple[ToolDescription, ...]
-
-
 METHODS = (
     Method(
         name="health",
@@ -103,13 +89,6 @@ METHODS = (
         description="Say what runs: workers, hints that wait, sessions at work.",
         params=NoParams,
         result=FleetStatus,
-        scope="read",
-    ),
-    Method(
-        name="tools.catalog",
-        description="List the tools that agents can be given.",
-        params=NoParams,
-        result=Catalog,
         scope="read",
     ),
     Method(

@@ -201,7 +201,7 @@ async def test_answers_come_as_they_are_ready(stack: Stack) -> None:
     gate = Gate()
     async with opened(stack, gate.handlers) as door, door.connected(own_token(stack)) as client:
         slow = await client.begin("health")
-        assert (await client.call("tools.catalog"))["tools"]
+        assert (await client.call("sessions.list"))["isComplete"]
         gate.open.set()
 
         assert (await client.answer(slow))["ok"]
@@ -265,7 +265,7 @@ async def test_who_reads_too_slowly_is_cut_off(stack: Stack) -> None:
                 while True:
                     await client.frame()
         async with door.connected(own_token(stack)) as client:
-            assert await client.call("tools.catalog")
+            assert await client.call("sessions.list")
 
 
 @pytest.mark.parametrize(
@@ -366,9 +366,6 @@ async def test_what_runs_is_told(stack: Stack) -> None:
             "hasSweeper": False,
             "configProblem": None,
         }
-        tools = {tool["name"]: tool for tool in (await client.call("tools.catalog"))["tools"]}
-        assert tools["cron_add"]["ownerOnly"]
-        assert "group:messaging" in tools["message_send"]["groups"]
 
 
 async def test_speaking_for_an_owner_needs_what_the_owners_agent_may(stack: Stack) -> None:
@@ -412,32 +409,6 @@ async def test_who_subscribes_sees_an_answer_come(stack: Stack) -> None:
         assert outcome["sessionKey"] == key
         assert outcome["status"] == "stopped"
         assert not [event for event in client.events if event["event"] == "session.outcome"]
-
-
-async def test_who_subscribes_hears_of_the_delivery(stack: Stack) -> None:
-    async with (
-        opened(stack) as door,
-        calling(stack) as agent,
-        door.connected(own_token(stack)) as client,
-    ):
-        await client.call("sessions.subscribe", {"sessionKey": agent.lease.sid})
-        payload = {
-            **{"v": 1, "sid": agent.lease.sid, "turn": agent.accepted.entry_id, "attempt": 1},
-            **{"index": 0, "channel_id": "chat-1", "thread_id": None, "text": "done"},
-            **{"is_error": False, "reply_to_id": None, "attachments": []},
-            "entries": [agent.accepted.entry_id],
-        }
-        reply = [{"text": "done", "is_error": False}]
-        await agent.lease.turns.finish("done", reply=reply, payloads=[payload])
-        assert (await client.event("session.outcome"))["reply"] == "done"
-        assert not [event for event in client.events if event["event"] == "delivery"]
-
-        reader = stack.fleet.replies.reader("test", "default")
-        await reader.receipt(await anext(reader.replies()))
-
-        delivery = await client.event("delivery")
-        assert delivery["runId"] == f"{agent.lease.sid}-{agent.accepted.entry_id}"
-        assert delivery["at"] > 0
 
 
 async def test_after_redis_was_away_what_was_missed_is_told_once(stack: Stack) -> None:

@@ -68,7 +68,6 @@ PROMISED = {
         "config.reject": (None, "id", "FFY FFFF"),
         "health": (None, "", "YYY FFFF"),
         "status": (None, "", "YYY FFFF"),
-        "tools.catalog": (None, "", "YYY FFFF"),
         "agent": (
             None,
             "message channel from to? account? threadId? agentId? messageId?",

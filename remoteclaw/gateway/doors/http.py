@@ -3,7 +3,7 @@
 from typing import Any
 
 import orjson
-from pydantic import Field, ValidationError
+from pydantic import Field
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -14,11 +14,11 @@ from starlette.types import ASGIApp
 from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.doors.files import FilesDoor
-from remoteclaw.gateway.doors.frames import encoded, explained
+from remoteclaw.gateway.doors.frames import encoded
 from remoteclaw.gateway.doors.webhook import WebhookDoor
 from remoteclaw.gateway.doors.ws import WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.guard import Bearer, Guard, authenticate, body_of, refusal
+from remoteclaw.gateway.guard import ERRORS, Bearer, Guard, answer_of_error, authenticate, parsed
 from remoteclaw.gateway.meters import exposition
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.base import Id
@@ -52,6 +52,7 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, config=lambda: gateway.config().gateway)],
+        exception_handlers=dict.fromkeys(ERRORS, answer_of_error),
     )
     app.router.redirect_slashes = False
     return app
@@ -74,30 +75,17 @@ class _HttpDoor:
     async def invoke(self, request: Request) -> Response:
         """Answer a call of a tool."""
         principal = await authenticate(self._gateway, request.scope)
-        if isinstance(principal, Response):
-            return principal
-        body = await body_of(request)
-        if isinstance(body, Response):
-            return body
-        try:
-            call = _Call.model_validate(orjson.loads(body))
-        except orjson.JSONDecodeError:
-            return refusal("INVALID_REQUEST", "The body is not JSON.")
-        except ValidationError as error:
-            return refusal("INVALID_REQUEST", f"The body: {explained(error)}.")
+        call = await parsed(request, _Call)
         if call.tool not in TOOLS:
-            return refusal("NOT_FOUND", f"There is no tool {call.tool[:100]!r}.")
-        try:
-            result, _ = await self._gateway.call(
-                principal,
-                call.tool,
-                call.args,
-                call_id=request.headers.get("idempotency-key"),
-                session_key=call.session_key,
-            )
-            answer = orjson.dumps({"ok": True, "result": orjson.Fragment(encoded(result))})
-        except CallRefused as error:
-            return refusal(error.code, str(error))
+            raise CallRefused("NOT_FOUND", f"There is no tool {call.tool[:100]!r}.")
+        result, _ = await self._gateway.call(
+            principal,
+            call.tool,
+            call.args,
+            call_id=request.headers.get("idempotency-key"),
+            session_key=call.session_key,
+        )
+        answer = orjson.dumps({"ok": True, "result": orjson.Fragment(encoded(result))})
         return Response(answer, media_type="application/json")
 
     async def health(self, _request: Request) -> Response:
@@ -116,18 +104,13 @@ class _HttpDoor:
     async def metrics(self, request: Request) -> Response:
         """Return the counters and measurements, to operators."""
         principal = await authenticate(self._gateway, request.scope)
-        if isinstance(principal, Response):
-            return principal
         if not isinstance(principal, Operator) or not principal.has("read"):
-            return refusal("FORBIDDEN", "The metrics are for operators.")
+            raise CallRefused("FORBIDDEN", "The metrics are for operators.")
         gateway = self._gateway
-        try:
-            text = await exposition(
-                gateway.meters,
-                gateway.fleet,
-                gateway.config().accounts(),
-                sockets=len(gateway.clients),
-            )
-        except (RedisUnavailable, RedisRefused) as error:
-            return refusal("UNAVAILABLE", str(error))
+        text = await exposition(
+            gateway.meters,
+            gateway.fleet,
+            gateway.config().accounts(),
+            sockets=len(gateway.clients),
+        )
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

@@ -3,8 +3,6 @@
 import logging
 import time
 
-import orjson
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -13,10 +11,9 @@ from remoteclaw.channels.rate import Rate
 from remoteclaw.channels.webhook.incoming import PostedMessage
 from remoteclaw.channels.webhook.settings import WebhookAccount
 from remoteclaw.channels.webhook.signing import WINDOW_S, is_signed
-from remoteclaw.errors import CallRefused, ConfigError, RedisRefused, RedisUnavailable
-from remoteclaw.gateway.doors.frames import explained
+from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.guard import body_of, refusal
+from remoteclaw.gateway.guard import body_of, parsed
 
 __all__ = ["WebhookDoor"]
 
@@ -41,23 +38,17 @@ class WebhookDoor:
         """Take a message in; it is stored when this has answered."""
         gateway, account = self._gateway, request.path_params.get("account", "default")
         body = await body_of(request)
-        if isinstance(body, Response):
-            return body
         settings = gateway.config().accounts().get((CHANNEL, account))
         try:
             token = settings.read_token() if isinstance(settings, WebhookAccount) else ""
         except ConfigError as error:
             log.error("webhook %s: %s", account, error)
-            return refusal("UNAVAILABLE", "The token of this webhook can't be read here.")
+            why = "The token of this webhook can't be read here."
+            raise CallRefused("UNAVAILABLE", why) from None
         if not token or not is_signed(request.headers, token, body, now_s=time.time()):
             gateway.meters.auth_failures += 1
-            return refusal("UNAUTHORIZED", UNSIGNED)
-        try:
-            posted = PostedMessage.model_validate(orjson.loads(body))
-        except orjson.JSONDecodeError:
-            return refusal("INVALID_REQUEST", "The body is not JSON.")
-        except ValidationError as error:
-            return refusal("INVALID_REQUEST", f"The body: {explained(error)}.")
+            raise CallRefused("UNAUTHORIZED", UNSIGNED)
+        posted = await parsed(request, PostedMessage, body)
         door = Door(
             fleet=gateway.fleet,
             home=gateway.home,
@@ -66,10 +57,5 @@ class WebhookDoor:
             account=account,
             rate=self._rates.setdefault(account, Rate()),
         )
-        try:
-            await Arrival(door, posted, posted.incoming()).take()
-        except (RedisUnavailable, RedisRefused) as error:
-            return refusal("UNAVAILABLE", str(error))
-        except CallRefused as error:
-            return refusal(error.code, str(error))
+        await Arrival(door, posted, posted.incoming()).take()
         return JSONResponse({"ok": True})

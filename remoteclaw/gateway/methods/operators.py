@@ -12,11 +12,9 @@ from remoteclaw.gateway.call import Call, Handler, Subscriber
 from remoteclaw.gateway.sessions import answered
 from remoteclaw.messages import ChannelMessage, SessionKey
 from remoteclaw.tools.base import NoParams
-from remoteclaw.tools.catalog import TOOLS
 from remoteclaw.tools.operators import (
     AgentAccepted,
     AgentParams,
-    Catalog,
     FleetStatus,
     Health,
     ResetParams,
@@ -24,7 +22,6 @@ from remoteclaw.tools.operators import (
     Stopped,
     Subscribed,
     SubscribeParams,
-    ToolDescription,
     WaitParams,
 )
 from remoteclaw.tools.sessions import SendResult
@@ -48,22 +45,6 @@ async def status(call: Call, _params: NoParams) -> FleetStatus:
         dead_letters=await call.fleet.dead_letters.count(),
         has_sweeper=await call.fleet.workers.have_sweeper(),
         config_problem=watched.problem if (watched := call.watched_config) else None,
-    )
-
-
-async def catalog(_call: Call, _params: NoParams) -> Catalog:
-    """List the tools that agents can be given."""
-    return Catalog(
-        tools=tuple(
-            ToolDescription(
-                name=tool.tool,
-                title=tool.title,
-                description=tool.description,
-                groups=tuple(sorted(tool.group_names)),
-                owner_only=tool.owner_only,
-            )
-            for tool in TOOLS.values()
-        )
     )
 
 
@@ -184,7 +165,6 @@ def _subscriber(call: Call) -> Subscriber:
 HANDLERS: Mapping[str, Handler] = {
     "health": health,
     "status": status,
-    "tools.catalog": catalog,
     "agent": agent,
     "agent.wait": wait,
     "sessions.stop": stop,
