@@ -14,7 +14,7 @@ from remoteclaw.bridge.attachments import GivenFile, left_out
 from remoteclaw.bridge.data import clean, clean_name
 from remoteclaw.bridge.side_effects import arrived
 from remoteclaw.clock import local_time
-from remoteclaw.messages import Entry, Turn
+from remoteclaw.messages import Entry, Reaction, Turn
 
 __all__ = ["INTERRUPTED", "build_turn_prompt"]
 
@@ -110,6 +110,8 @@ def _about(
             "replaces": message.replaces,
         }
         about |= {name: id_ for name, id_ in ids.items() if id_}
+    if message.reactions:
+        about["reactions"] = [*map(_about_reaction, message.reactions)]
     about |= _about_session(entry)
     if files is None:
         files = left_out(entry)
@@ -125,6 +127,16 @@ def _sender(name: str | None, id_: str | None) -> dict[str, str] | str:
     if id_ is None:
         return shown
     return {"id": id_, "name": shown} if shown and name != id_ else {"id": id_}
+
+
+def _about_reaction(reaction: Reaction) -> dict[str, Any]:
+    """Return who has reacted how, and to which message of ours."""
+    about = {
+        "from": _sender(reaction.user_name, reaction.from_),
+        "emoji": clean(reaction.emoji),
+        "to": reaction.message_id,
+    }
+    return about | ({"begins": clean(reaction.text, longest=SUMMARY)} if reaction.text else {})
 
 
 def _note(note: Mapping[str, str]) -> dict[str, Any]:

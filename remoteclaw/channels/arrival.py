@@ -24,7 +24,15 @@ from remoteclaw.fleet.pairings import Request
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.host.files import size_in_words
 from remoteclaw.host.terminal import one_line
-from remoteclaw.messages import EVERYONE, MAX_ATTACHMENTS, Attachment, ChannelMessage, SessionKey
+from remoteclaw.messages import (
+    EVERYONE,
+    MAX_ATTACHMENTS,
+    Attachment,
+    ChannelMessage,
+    Reaction,
+    SessionKey,
+    file_name,
+)
 from remoteclaw.protocols import FileSource, Incoming, IncomingFile
 
 __all__ = ["Arrival", "Door"]
@@ -92,12 +100,25 @@ class Arrival:
             await access.move(incoming)
             return
         match await access.verdict(incoming):
+            case verdict if incoming.reaction is not None:
+                if verdict is Verdict.ADMITTED:
+                    await self._react(access.config)
             case Verdict.ADMITTED:
                 await self._admit(access)
             case Verdict.STRANGER:
                 await self._introduce()
             case Verdict.NEW_GROUP:
                 await self._admit(access, only_pairing=True)
+
+    async def _react(self, config: Config) -> None:
+        """Note a reaction to a message of ours: it is told with the next message to its session."""
+        fleet, about, emoji = self.door.fleet, self._message("-"), self.incoming.reaction
+        if emoji is None or about.reply_to_id is None:
+            return
+        place = about.provider, about.account, about.channel_id
+        if of := await fleet.replies.said(*place, about.reply_to_id):
+            keep_ms = config.record.history_ms
+            await fleet.history.add_reaction(about, emoji, sid=of.sid, keep_ms=keep_ms)
 
     async def _introduce(self) -> None:
         """Tell a stranger their code, once."""
@@ -139,6 +160,7 @@ class Arrival:
             if command is None or command.name != "pair":
                 await self._say(NEW_GROUP)
                 return
+        reactions = await self._noted(session, config)
         taken = await commands.take(
             incoming.text,
             lambda rest: self._asked(access, session, rest),
@@ -147,7 +169,19 @@ class Arrival:
         if taken.answer and taken.answer.text:
             await self._say(taken.answer.text)
         if taken.text or incoming.files:
-            await self._append(session, taken.text, access, is_command=taken.is_command)
+            await self._append(session, taken.text, access, reactions, is_command=taken.is_command)
+
+    async def _noted(self, session: SessionKey, config: Config) -> Sequence[Reaction]:
+        """Note that it has passed; return the reactions that its agent was not told of."""
+        is_for_agent = commands.parse(self.incoming.text) is None
+        files = [file_name(file.name) for file in self.incoming.files[:MAX_ATTACHMENTS]]
+        return await self.door.fleet.history.add_message(
+            self._message("-"),
+            self.incoming.text,
+            files,
+            sid=session.sid if is_for_agent else None,
+            keep_ms=config.record.history_ms,
+        )
 
     def _asked(self, access: Access, session: SessionKey, rest: str) -> commands.Asked:
         return commands.Asked(
@@ -163,7 +197,13 @@ class Arrival:
         )
 
     async def _append(
-        self, session: SessionKey, text: str, access: Access, *, is_command: bool | None
+        self,
+        session: SessionKey,
+        text: str,
+        access: Access,
+        reactions: Sequence[Reaction],
+        *,
+        is_command: bool | None,
     ) -> None:
         is_owner, sent = access.is_owner(self.incoming), self.incoming.files
         command = access.config.channel(session.provider).transcribe
@@ -182,7 +222,7 @@ class Arrival:
         if text.strip() or came.files:
             try:
                 await self.door.fleet.inbound.append(
-                    self._message(text, came.files),
+                    self._message(text, came.files, reactions),
                     agent=session.agent,
                     is_command=is_command,
                     is_shared=session.is_shared,
@@ -192,7 +232,12 @@ class Arrival:
         if came.problems:
             await self._say("\n".join(came.problems), call=(self.incoming.id, "problems"))
 
-    def _message(self, text: str, files: Sequence[Attachment] = ()) -> ChannelMessage:
+    def _message(
+        self,
+        text: str,
+        files: Sequence[Attachment] = (),
+        reactions: Sequence[Reaction] = (),
+    ) -> ChannelMessage:
         incoming = self.incoming
         return ChannelMessage.checked(
             id=incoming.id,
@@ -208,6 +253,7 @@ class Arrival:
             quoted=incoming.quoted or None,
             replaces=incoming.replaces,
             attachments=tuple(files),
+            reactions=tuple(reactions),
         )
 
     async def _files(self, session: SessionKey, config: Config, *, is_owner: bool) -> "_Came":

@@ -155,7 +155,7 @@ class _Account:
                 )
                 budget = Budget(self._name)
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(relay(reader, adapter, budget))
+                    tasks.create_task(relay(reader, adapter, budget, history_ms=self._history_ms))
                     tasks.create_task(Intake(self._door, reader, adapter).run())
                     tasks.create_task(self._tell_of(budget, otherwise=identity.problem))
             finally:
@@ -167,6 +167,9 @@ class _Account:
             log.error("%s: %s", self._name, frames_of(ended))
         assert ended is not None, "neither side ends by itself"
         return ended
+
+    def _history_ms(self) -> int:
+        return self._door.config().record.history_ms
 
     async def _tell_of(self, budget: Budget, *, otherwise: str) -> None:
         """Note why replies wait, for as long as they do."""

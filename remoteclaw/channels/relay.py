@@ -7,13 +7,15 @@ alone. A row knows the ids of what waits, and reads a reply when it is its turn.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import orjson
 
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.delivery import Delivery, Done, failure, settled
 from remoteclaw.channels.live import LiveChats
-from remoteclaw.errors import LeaseLost, RemoteClawError
+from remoteclaw.errors import LeaseLost, RemoteClawError, Unsupported
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import (
@@ -36,15 +38,26 @@ MOST_AT_ONCE = 32
 LATE = "It came too late: the channel's adapter was busy, and has not done it."
 SLOW = f"The platform took longer than {OPERATE_S:.0f} s: it may have been done, or not."
 ONLY_SENDS = "This channel's adapter can do nothing but send messages."
+PASSED = (
+    "This is what passed through RemoteClaw in this chat, as far as it is kept: the platform tells "
+    "nothing else."
+)
 
 log = logging.getLogger(__name__)
 
 
-async def relay(reader: ReplyReader, adapter: ChannelAdapter, budget: Budget | None = None) -> None:
+async def relay(
+    reader: ReplyReader,
+    adapter: ChannelAdapter,
+    budget: Budget | None = None,
+    *,
+    history_ms: Callable[[], int] = lambda: 0,
+) -> None:
     """Deliver until cancelled.
 
     While another adapter has the claim, nothing is sent. Each reply has its receipt once the
-    platform has all of it, or refuses it for good.
+    platform has all of it, or refuses it for good. What was sent to a chat is kept for a while, as
+    `history_ms` says of the moment.
     """
     budget = budget or Budget(f"{reader.provider}/{reader.account}")
     while True:
@@ -57,7 +70,7 @@ async def relay(reader: ReplyReader, adapter: ChannelAdapter, budget: Budget | N
                     live = LiveChats(reader, adapter, budget, tasks, every_s=every_s)
                     await live.load()
                     tasks.create_task(live.run())
-                await _Rows(reader, adapter, budget, tasks, live).run()
+                await _Rows(reader, adapter, budget, tasks, live, history_ms).run()
         except* LeaseLost as lost:
             log.warning("nothing more is sent here: %s", lost.exceptions[0])
 
@@ -72,12 +85,14 @@ class _Rows:
         budget: Budget,
         tasks: asyncio.TaskGroup,
         live: LiveChats | None,
+        history_ms: Callable[[], int],
     ) -> None:
         self._reader = reader
         self._adapter = adapter
         self._budget = budget
         self._tasks = tasks
         self._live = live
+        self._history_ms = history_ms
         self._at_once = asyncio.Semaphore(MOST_AT_ONCE)
         self._waiting: dict[Place, deque[str]] = {}
         """By topic, the ids of the replies that wait for it, in order."""
@@ -113,7 +128,7 @@ class _Rows:
         if reply.operation:
             await self._reader.check()
             left_s = await self._reader.left_s(reply.operation)
-            done = Done(answer=await _operate(reply.operation, left_s, self._adapter))
+            done = Done(answer=await self._operate(reply.operation, left_s))
             await settled(asyncio.create_task(self._receipt(reply, done)))
             return
         preview = await self._live.take(reply) if self._live else None
@@ -135,23 +150,39 @@ class _Rows:
                 given_up=done.given_up,
                 answer=done.answer,
                 preview=preview,
+                history_ms=self._history_ms(),
             )
 
+    async def _operate(self, operation: Operation, left_s: float) -> bytes:
+        """Do something in a chat, if there is time left for it; return what its caller is told."""
+        if left_s <= 0:
+            return failure(LATE)
+        try:
+            async with asyncio.timeout(OPERATE_S):
+                return orjson.dumps(dict(await self._done(operation)))
+        except TimeoutError:
+            return failure(SLOW)
+        except RemoteClawError as problem:
+            return failure(str(problem))
+        except Exception as error:
+            # It is not tried again, and must not hold up the messages behind it.
+            log.exception("the operation %s failed", operation.name)
+            return failure(f"The channel's adapter failed ({type(error).__name__}).")
 
-async def _operate(operation: Operation, left_s: float, adapter: ChannelAdapter) -> bytes:
-    """Do something in a chat, if there is time left for it; return what its caller is told."""
-    if not isinstance(adapter, OperatingAdapter):
-        return failure(ONLY_SENDS)
-    if left_s <= 0:
-        return failure(LATE)
-    try:
-        async with asyncio.timeout(OPERATE_S):
-            return orjson.dumps(dict(await adapter.operate(operation)))
-    except TimeoutError:
-        return failure(SLOW)
-    except RemoteClawError as problem:
-        return failure(str(problem))
-    except Exception as error:
-        # It is not tried again, and must not hold up the messages behind it.
-        log.exception("the operation %s failed", operation.name)
-        return failure(f"The channel's adapter failed ({type(error).__name__}).")
+    async def _done(self, operation: Operation) -> Mapping[str, Any]:
+        """Have the adapter do something; what it can't read is read from what passed here."""
+        try:
+            if isinstance(self._adapter, OperatingAdapter):
+                return await self._adapter.operate(operation)
+            raise Unsupported(ONLY_SENDS)
+        except Unsupported:
+            if operation.name != "read":
+                raise
+        messages = await self._reader.history.read(
+            self._reader.provider,
+            self._reader.account,
+            operation.channel_id,
+            thread=operation.thread_id,
+            limit=operation.args["limit"],
+        )
+        return {"messages": messages, "note": PASSED}

@@ -133,7 +133,7 @@ def export_session(session: str, archived: int | None, form: str) -> None:
 @sessions.command("forget")
 @session_argument
 def forget_session(session: str) -> None:
-    """Remove what is recorded of a session, archive included.
+    """Remove what is recorded of a session and its chat, archive included.
 
     The agent's own CLI remembers what it remembers.
     """

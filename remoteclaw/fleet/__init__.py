@@ -14,6 +14,7 @@ from remoteclaw.fleet.calls import ToolCalls
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.deadletters import DeadLetters
 from remoteclaw.fleet.gateways import Gateways
+from remoteclaw.fleet.history import History
 from remoteclaw.fleet.inbound import Inbound
 from remoteclaw.fleet.lease import Leases
 from remoteclaw.fleet.outcomes import Outcomes
@@ -46,6 +47,7 @@ class Fleet:
     dead_letters: DeadLetters
     calls: ToolCalls
     gateways: Gateways
+    history: History
     outcomes: Outcomes
     pairings: Pairings
     replies: Replies
@@ -77,6 +79,7 @@ class Fleet:
             dead_letters=DeadLetters(scripts, waker),
             calls=ToolCalls(scripts, waker),
             gateways=Gateways(scripts),
+            history=History(scripts),
             leases=Leases(scripts, waker, lease_s=lease_s),
             outcomes=Outcomes(scripts),
             pairings=Pairings(scripts),

@@ -51,7 +51,7 @@ INCOMPLETE = (
     "and send it within an hour."
 )
 #: The form in which entries are written. Readers leave a higher number to newer workers.
-ENTRY_VERSION = 4
+ENTRY_VERSION = 5
 #: An entry as Redis has it: its id, and its fields as a list (from scripts) or a map.
 RawEntry = tuple[bytes, list[bytes] | dict[bytes, bytes]]
 PERHAPS_SENT = (
@@ -214,8 +214,9 @@ def encode_entry(
     `people` are those on whose behalf it is, of what no person has written (`Entry.people`).
     """
     fields = message.model_dump(by_alias=True, exclude_none=True)
-    if not message.attachments:
-        del fields["attachments"]
+    for name in ("attachments", "reactions"):
+        if not fields[name]:
+            del fields[name]
     data: dict[str, Any] = {
         "v": ENTRY_VERSION,
         "deliver": deliver,

@@ -283,6 +283,12 @@ def said(provider: str, account: str, chat: str, message_id: str) -> str:
     return f"rc:said:{provider}:{account}:{chat}:{message_id}"
 
 
+def history(provider: str, account: str, chat: str) -> str:
+    """Stream: what passed through a chat, messages and reactions; the last 150, a week from the
+    last one."""
+    return f"rc:chat:{provider}:{account}:{chat}"
+
+
 def position(provider: str, account: str) -> str:
     """String: from where an account's adapter goes on reading its platform; what is before it was
     accepted."""

@@ -20,6 +20,7 @@ from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts, announcements
+from remoteclaw.fleet.history import MOST, History, shortened
 from remoteclaw.fleet.reply import NewerReply, decode_reply
 from remoteclaw.host.process import identity, is_alive
 from remoteclaw.messages import Attachment
@@ -111,6 +112,7 @@ class ReplyReader:
         It names the process, so that nobody waits for the claim of one that was killed.
         """
         self._blobs = Blobs(scripts)
+        self.history = History(scripts)
         self._claim_ms = claim_ms
         self._block_ms = min(BLOCK_MS, claim_ms // 5)
         self._claimed_at = -math.inf
@@ -304,13 +306,14 @@ class ReplyReader:
         given_up: GivenUp | None = None,
         answer: bytes = b"",
         preview: str = "",
+        history_ms: int = 0,
     ) -> None:
         """Record that a reply was delivered, or never can be, and remove it.
 
         The platform's `ids` of its parts lead back to it; a `preview` has become one. Its files are
         not kept any longer, but for `kept`. If a call sent it, `answer` (JSON) is for the caller;
         else a reply that is given up becomes a dead letter. Raises `LeaseLost` if another adapter
-        took over.
+        took over. What people see of it is kept in the chat's history for `history_ms`.
         """
         blobs = [keys.blob(reply.sid, file.blob) for file in reply.attachments if file not in kept]
         entries = list(reply.entries)
@@ -318,6 +321,15 @@ class ReplyReader:
             entries = [reply.turn]  # the turn's last message has still to come
         said = {"sid": reply.sid, "turn": reply.turn, "entries": entries, "call": reply.call}
         is_letter = given_up and reply.call is None
+        is_seen = not given_up and (reply.text or reply.attachments)
+        history = keys.history(self.provider, self.account, reply.channel_id)
+        line = {
+            "ids": ids,
+            "sid": reply.sid,
+            "thread": reply.thread_id,
+            "text": shortened(reply.text),
+            "files": [file.name for file in reply.attachments],
+        }
         await self._scripts.run(
             "receipt",
             keys={
@@ -328,6 +340,7 @@ class ReplyReader:
                 "dead_letters": keys.DEAD_LETTERS if is_letter else None,
                 "state": keys.state(reply.sid),
                 "receipts": keys.receipts(reply.call) if reply.call else None,
+                "history": history if history_ms and is_seen else None,
                 "outcomes": [keys.outcome_prefix(reply.sid) + entry for entry in entries],
                 "blobs": blobs,
                 "said": [
@@ -346,6 +359,9 @@ class ReplyReader:
                 "why": given_up.why if given_up else None,
                 "mark": given_up.mark.encode("letter") if given_up and given_up.mark else None,
                 "preview": f"{reply.sid} {preview}" if preview else None,
+                "line": orjson.dumps(line),
+                "most": MOST,
+                "keep_ms": history_ms,
             },
             deadline=math.inf,
         )

@@ -160,8 +160,18 @@ class Sessions:
         return found
 
     async def forget(self, sid: str) -> bool:
-        """Remove what is recorded, ended conversations included; False if nothing was."""
-        names = {"record": keys.record(sid), "archive": keys.archive(sid)}
+        """Remove what is recorded, ended conversations and its chat's history included.
+
+        False if nothing was.
+        """
+        view = await self.view(sid)
+        names = {
+            "record": keys.record(sid),
+            "archive": keys.archive(sid),
+            "history": keys.history(view.key.provider, view.key.account, view.key.channel_id)
+            if view
+            else None,
+        }
         return bool(await self._scripts.run("forget", keys=names))
 
     async def find(self, text: str) -> str:

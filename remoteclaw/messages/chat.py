@@ -29,6 +29,7 @@ __all__ = [
     "Attachment",
     "ChannelMessage",
     "Image",
+    "Reaction",
     "channel_name",
     "file_name",
 ]
@@ -119,6 +120,19 @@ def channel_name(value: str) -> str:
     return value
 
 
+class Reaction(BaseModel):
+    """How a person reacts to a message of ours."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    from_: str = Field(alias="from")
+    user_name: str | None = None
+    emoji: str
+    message_id: str
+    text: str | None = None
+    """The words of that message, where they are still known."""
+
+
 class ChannelMessage(BaseModel):
     """One message of a chat, in the same form for every platform.
 
@@ -151,6 +165,8 @@ class ChannelMessage(BaseModel):
     """The words of the message that is quoted, where the platform tells them."""
     replaces: str | None = None
     """Of an edited message: the id of the one that it replaces."""
+    reactions: tuple[Reaction, ...] = ()
+    """What people have said by an emoji alone since the message before."""
 
     @classmethod
     def checked(cls, **fields: Any) -> Self:

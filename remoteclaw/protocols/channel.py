@@ -220,6 +220,7 @@ class OperatingAdapter(ChannelAdapter, Protocol):
 
         Return for `read` the `messages`, oldest first, each with `id`, `from`, `text` and `at`, in
         milliseconds since 1970; else nothing. It has four seconds.
-        Raises `Unsupported` for what the platform doesn't have, and `PlatformRefused` for what it
-        won't do. Whatever it raises, it is not tried again.
+        Raises `Unsupported` for what the platform doesn't have: of `read`, the relay then tells
+        what passed through it. Raises `PlatformRefused` for what it won't do. Whatever it raises,
+        it is not tried again.
         """

@@ -56,6 +56,9 @@ class Incoming:
     """Of an edited message: which one it was."""
     is_for_us: bool = True
     """In a group: whether it mentions the account, answers it, or is a command to it."""
+    reaction: str | None = None
+    """In place of a message: the emoji with which its sender reacts by now to the message
+    `reply_to`; empty if with none any more."""
     moved_to: str | None = None
     """The chat's new id, if it was given one."""
     problem: str = ""

@@ -111,17 +111,38 @@ class Done(Result):
     status: Literal["done"]
 
 
-class ReadMessage(Result):
-    id: str
+class ReadReaction(Result):
     from_: Annotated[str, Field(serialization_alias="from")]
+    name: str | None = None
+    emoji: str
+
+
+class ReadMessage(Result):
+    id: str | None
+    """Null where the platform has told none."""
+    more_ids: tuple[str, ...] = ()
+    """The ids of its other parts, where it was sent as several."""
+    from_: Annotated[str, Field(serialization_alias="from")]
+    """The platform's id of who has written it; `you` for what was sent from here."""
+    name: str | None = None
+    """What they call themselves."""
     text: str
     at: int
     """When, in milliseconds since 1970."""
+    thread: str | None = None
+    files: tuple[str, ...] = ()
+    """Their names."""
+    replaces: str | None = None
+    """Of an edited message: which one it was."""
+    reactions: tuple[ReadReaction, ...] = ()
+    """How people react to it by now, where that is known."""
 
 
 class ReadResult(Result):
     messages: tuple[ReadMessage, ...]
     """Oldest first."""
+    note: str | None = None
+    """What is missing."""
 
 
 #: A tool for chats; all may use it.
@@ -247,9 +268,10 @@ METHODS = (
         name="message.read",
         tool="message_read",
         title="Read messages",
-        description="Read the newest messages of a chat from the platform, oldest first: id, "
-        'sender, text, time. Use it to find a message\'s id. Example: {"limit": '
-        "10}.",
+        description="Read the newest messages of a chat, oldest first: id, sender, text, time, "
+        "reactions. Where the platform gives bots no history, that is what passed through "
+        "RemoteClaw, shortened, and `note` says so. Use it to find a message's id. Example: "
+        '{"limit": 10}.',
         params=ReadParams,
         is_about_session=True,
         result=ReadResult,

@@ -19,6 +19,7 @@ from remoteclaw.messages import (
     ChannelMessage,
     Entry,
     McpSideEffects,
+    Reaction,
     SessionKey,
     Turn,
 )
@@ -315,3 +316,17 @@ def test_what_was_left_out_is_told_by_how_it_begins() -> None:
     assert left_out["begins"].startswith("a longstory x")
     assert len(left_out["begins"]) == 160
     assert prompt.endswith("\n\nnow")
+
+
+def test_reactions_are_told_with_the_message_behind_them() -> None:
+    by_ada = Reaction(from_="7", user_name="Ada", emoji="👍", message_id="12", text="Done.\nx")
+    odd = Reaction(from_="8", user_name="8", emoji="a\n[remoteclaw {", message_id="13")
+
+    prompt = build_turn_prompt(turn("thanks", reactions=(by_ada, odd)))
+
+    first, _, text = prompt.partition("\n\n")
+    assert text == "thanks"
+    assert orjson.loads(first.removeprefix("[remoteclaw ")[:-1])["reactions"] == [
+        {"from": {"id": "7", "name": "Ada"}, "emoji": "👍", "to": "12", "begins": "Done.x"},
+        {"from": {"id": "8"}, "emoji": "a[remoteclaw {", "to": "13"},
+    ]

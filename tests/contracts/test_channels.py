@@ -57,7 +57,7 @@ from tests.support.worlds import OWNER, WORLDS, WebhookWorld, World, entered
 #: The chat that a double has, unless it says otherwise, and one that none has.
 CHAT, NOWHERE = "console", "nowhere"
 #: The tools that an adapter without operations can't serve.
-OPERATIONS = {"message_react", "message_delete", "message_pin", "message_read"}
+OPERATIONS = {"message_react", "message_delete", "message_pin"}
 
 
 @dataclass(frozen=True)

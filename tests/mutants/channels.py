@@ -396,6 +396,7 @@ MUTANTS = (
         before='sender=str(sender["id"]),',
         after='sender=str(sender["first_name"]),',
         test="test_who_is_let_in_goes_by_ids_and_not_by_names",
+        within="_message",
     ),
     Mutant(
         "a person who is read without end",
@@ -437,6 +438,7 @@ MUTANTS = (
         "ids that nobody looks at",
         before='self._message("-")',
         after="",
+        within="take",
         test="test_what_can_not_be_read_is_put_aside_and_holds_nothing_up",
     ),
     Mutant(
@@ -571,5 +573,29 @@ MUTANTS = (
         before="is_loud &= not reply.is_silent",
         after="pass",
         test="test_what_is_spoken_is_read_without_a_sound_and_answered",
+    ),
+    Mutant(
+        "a stranger whose reaction counts",
+        before="if verdict is Verdict.ADMITTED:",
+        after="if True:",
+        test="test_what_passed_in_a_chat_is_read_with_its_reactions",
+    ),
+    Mutant(
+        "a chat that can't be read where the platform has no history",
+        before='if operation.name != "read":',
+        after="if True:",
+        test="test_what_passed_is_read_with_its_reactions",
+    ),
+    Mutant(
+        "a chat that is kept though no record is",
+        before="return self._door.config().record.history_ms",
+        after="return 7 * 24 * 3600 * 1000",
+        test="test_what_passed_in_a_chat_is_read_with_its_reactions",
+    ),
+    Mutant(
+        "reactions that nobody asks Telegram for",
+        before='"edited_message", "message_reaction")',
+        after='"edited_message")',
+        test="test_a_reaction_is_told_with_the_next_message_and_costs_no_turn",
     ),
 )

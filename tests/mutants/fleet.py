@@ -195,4 +195,28 @@ MUTANTS = (
         after="return agent.model if agent else None",
         test="test_a_session_has_the_model_that_was_chosen_for_it",
     ),
+    Mutant(
+        "reactions that are told each time",
+        before='is_told = is_told or (line["sid"] == sid and "from" in line)',
+        after="pass",
+        test="test_reactions_are_told_to_the_session_that_they_are_for_and_once",
+    ),
+    Mutant(
+        "reactions that are told to another session",
+        before='if line["sid"] == sid and not is_told:',
+        after="if not is_told:",
+        test="test_reactions_are_told_to_the_session_that_they_are_for_and_once",
+    ),
+    Mutant(
+        "a whole text in a chat's history",
+        before="text = text[: LONGEST + 1].encode",
+        after="return text\ntext = text.encode",
+        test="test_it_is_bounded_and_ends_by_itself",
+    ),
+    Mutant(
+        "a topic that reads another one",
+        before='if thread in (None, line["thread"]) and len(found) < limit:',
+        after="if len(found) < limit:",
+        test="test_each_thread_is_read_by_itself_and_the_chat_as_a_whole",
+    ),
 )

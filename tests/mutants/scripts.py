@@ -733,4 +733,24 @@ MUTANTS = (
         after="",
         test="test_what_is_given_up_and_sent_again_goes_on_where_it_was",
     ),
+    Mutant(
+        "a message that passes a chat twice",
+        before="if entry[2][2] == args.name then",
+        after="if false then",
+        test="test_what_is_taken_in_twice_has_passed_once",
+        within="pass",
+    ),
+    Mutant(
+        "a chat of which everything is kept",
+        before="'MAXLEN', args.most, '*', 'name', args.name,",
+        after="'*', 'name', args.name,",
+        test="test_it_is_bounded_and_ends_by_itself",
+    ),
+    Mutant(
+        "a chat that is never forgotten",
+        before="redis.call('PEXPIRE', keys.history, args.keep_ms)",
+        after="",
+        test="test_it_is_bounded_and_ends_by_itself",
+        within="pass",
+    ),
 )

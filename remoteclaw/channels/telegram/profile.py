@@ -16,6 +16,5 @@ PROFILE = ChannelProfile(
     ),
     attachment_mb=20,  # what bots may fetch; they may send 50
     live_every_s=1.0,  # about one message or edit a second in a chat
-    lacks=frozenset(("message_read",)),  # bots get no history
     id_form=r"-?\d+",
 )

@@ -12,7 +12,7 @@ from remoteclaw.protocols import Incoming, IncomingFile
 __all__ = ["WANTED", "album_of", "incoming"]
 
 #: The kinds of updates that are asked for. Posts of channels are no messages of a person.
-WANTED = ("message", "edited_message")
+WANTED = ("message", "edited_message", "message_reaction")
 #: How much of a quoted message is kept, in characters.
 MOST_QUOTED = 1000
 
@@ -43,7 +43,7 @@ def incoming(updates: Iterable[_Raw], *, me: _Raw) -> list[Incoming]:
         if kind is None:
             continue
         try:
-            message = _message(update[kind], me, edit=update["update_id"] if "edit" in kind else 0)
+            message = _told(update, kind, me)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             found.append(_unreadable(update, kind, error))
             continue
@@ -72,6 +72,36 @@ def _unreadable(update: _Raw, kind: str, error: Exception) -> Incoming:
     problem = f"its {kind} has a shape that is not known ({type(error).__name__})"
     name = f"update {update.get('update_id')}"
     return Incoming(id=name, chat="unknown", sender="unknown", at_ms=0, problem=problem)
+
+
+def _told(update: _Raw, kind: str, me: _Raw) -> Incoming | None:
+    number = int(update["update_id"])
+    if kind == "message_reaction":
+        return _reaction(update[kind], number)
+    return _message(update[kind], me, edit=number if kind == "edited_message" else 0)
+
+
+def _reaction(raw: _Raw, number: int) -> Incoming | None:
+    """Return how a person reacts to a message by now; None for a chat that does."""
+    chat, sender = raw["chat"], raw.get("user")
+    if chat["type"] == "channel" or sender is None:
+        return None
+    return Incoming(
+        id=f"reaction-{number}",
+        chat=str(chat["id"]),
+        is_group=chat["type"] != "private",
+        sender=str(sender["id"]),
+        sender_name=_name(sender),
+        is_bot=bool(sender.get("is_bot")),
+        at_ms=int(raw["date"]) * 1000,
+        reply_to=str(raw["message_id"]),
+        reaction="".join(map(_emoji, raw["new_reaction"])),
+    )
+
+
+def _emoji(raw: _Raw) -> str:
+    """Return a reaction; those of people's own making have a number in place of an emoji."""
+    return str(raw["emoji"] if raw["type"] == "emoji" else f"({raw['type'].replace('_', ' ')})")
 
 
 def _message(raw: _Raw, me: _Raw, *, edit: int) -> Incoming | None:

@@ -56,6 +56,8 @@ class PostedMessage(BaseModel):
     reply_to: str | None = None
     quoted: str = ""
     replaces: str | None = None
+    reaction: str | None = Field(default=None, max_length=64)
+    """In place of a message: the emoji with which its sender reacts by now to `replyTo`."""
     files: tuple[PostedFile, ...] = ()
 
     def incoming(self) -> Incoming:
@@ -76,6 +78,7 @@ class PostedMessage(BaseModel):
             reply_to=self.reply_to,
             quoted=self.quoted,
             replaces=self.replaces,
+            reaction=self.reaction,
             is_for_us=self.is_for_us,
         )
 

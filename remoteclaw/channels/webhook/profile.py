@@ -7,5 +7,5 @@ __all__ = ["PROFILE"]
 PROFILE = ChannelProfile(
     chunk_limit=100_000,  # the receiver knows its platform's limit
     formatting=("The message goes through another program, which gets Markdown.",),
-    lacks=frozenset(("message_react", "message_delete", "message_pin", "message_read")),
+    lacks=frozenset(("message_react", "message_delete", "message_pin")),
 )

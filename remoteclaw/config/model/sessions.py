@@ -71,3 +71,8 @@ class RecordConfig(Section):
     def keep_ms(self) -> int:
         """The same in milliseconds."""
         return self.keep_days * 24 * 3600 * 1000
+
+    @property
+    def history_ms(self) -> int:
+        """How long is kept what passed through a chat, in milliseconds: a week at most."""
+        return min(self.keep_days, 7) * 24 * 3600 * 1000

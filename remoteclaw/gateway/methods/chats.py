@@ -123,12 +123,26 @@ async def _read(call: Call, params: contract.ReadParams) -> contract.ReadResult:
     _check_may_read(call, params.channel_id)
     answer = await _operate(call, "read", {"limit": params.limit}, chat=params.channel_id)
     return contract.ReadResult(
-        messages=tuple(
-            contract.ReadMessage(
-                id=message["id"], from_=message["from"], text=message["text"], at=message["at"]
-            )
-            for message in answer["messages"][-params.limit :]
-        )
+        messages=tuple(map(_message, answer["messages"][-params.limit :])), note=answer.get("note")
+    )
+
+
+def _message(told: Mapping[str, Any]) -> contract.ReadMessage:
+    """Return a message as an adapter has told it, or the relay."""
+    return contract.ReadMessage(
+        id=told["id"],
+        more_ids=tuple(told.get("moreIds", ())),
+        from_=told["from"],
+        name=told.get("name"),
+        text=told["text"],
+        at=told["at"],
+        thread=told.get("thread"),
+        files=tuple(told.get("files", ())),
+        replaces=told.get("replaces"),
+        reactions=tuple(
+            contract.ReadReaction(from_=one["from"], name=one["name"], emoji=one["emoji"])
+            for one in told.get("reactions", ())
+        ),
     )
 
 

@@ -133,10 +133,10 @@ def test_a_poll_waits_for_a_message_and_the_older_one_is_ended(bot: TelegramBot)
 
 
 def test_what_nobody_asked_for_is_not_told(bot: TelegramBot) -> None:
-    bot.react(chat=CHAT, message=1, emoji="👍")
+    bot.react("👍", chat=CHAT, message=1)
     assert len(bot.pending()) == 1
     ask(bot, "getUpdates", allowed_updates=["message_reaction"])
-    bot.react(chat=CHAT, message=1, emoji="👍")
+    bot.react("👍", chat=CHAT, message=1)
     bot.say("unwanted", chat=CHAT)
     assert ["message_reaction" in one for one in bot.pending()] == [False, True]
 

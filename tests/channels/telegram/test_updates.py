@@ -193,6 +193,34 @@ async def test_files_come_with_their_names_and_types(
     assert about(voice) == ("voice-3.ogg", "audio/ogg", 5)
 
 
+async def test_a_reaction_says_whose_it_is_and_how_they_react_by_now(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    first = int((await said(bot, adapter, "hi")).id)
+    bot.chat(GROUP, is_admin=True)
+    bot.react("👍", chat=CHAT, message=first)
+    bot.react("❤", chat=GROUP, message=first, by=8, name="Bo")
+    bot.react("", chat=CHAT, message=first)
+    kinds = [{"type": "custom_emoji", "custom_emoji_id": "9"}, {"type": "paid"}]
+    about = {"date": 1, "old_reaction": [], "new_reaction": kinds, "message_id": first}
+    group = {"id": GROUP, "type": "supergroup"}
+    user = {"id": 9, "is_bot": True, "first_name": "B"}
+    bot.tell({"message_reaction": {**about, "chat": group, "user": user}})
+    bot.tell({"message_reaction": {**about, "chat": group, "actor_chat": group}})
+
+    _, like, love, none, odd = (await adapter.poll(None)).incoming
+    assert (like.chat, like.sender, like.reply_to, like.reaction) == ("7", "7", str(first), "👍")
+    assert (love.chat, love.sender, love.sender_name, love.is_group) == (
+        str(GROUP),
+        "8",
+        "Bo",
+        True,
+    )
+    assert (none.sender, none.reaction) == ("7", "")
+    assert len({like.id, love.id, none.id, str(first)}) == 4
+    assert (odd.reaction, odd.is_bot) == ("(custom emoji)(paid)", True)
+
+
 async def test_what_no_person_says_is_left_out(bot: TelegramBot, adapter: TelegramAdapter) -> None:
     bot.say(chat=GROUP, by=8, new_chat_title="Other")
     bot.chat(-100_900, type="channel")

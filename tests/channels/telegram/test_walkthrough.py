@@ -2,16 +2,21 @@
 
 import signal
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.messages import SessionKey
 from tests.support.agents import AgentCli
 from tests.support.cli import run
 from tests.support.stack import Stack
 from tests.support.telegram import TelegramBot, file
 from tests.support.telegram.channel import ANN, GROUP, Channel
+from tests.support.turns import ask, gateway, operator
 from tests.support.waiting import eventually
 
 
@@ -84,6 +89,90 @@ async def test_what_is_spoken_is_read_without_a_sound_and_answered(
     assert len(bot.texts(ANN)) == 2
     (echo,) = [call for call in bot.calls("sendMessage") if "You said" in call["text"]]
     assert (echo["text"], echo["disable_notification"]) == ("You said: how are you", "true")
+
+
+async def read(stack: Stack, chat: int, thread: str | None = None) -> list[dict[str, Any]]:
+    """Return what an agent reads in a chat, shortest form, once all is delivered."""
+    await settled(stack)
+    door = gateway(stack.fleet, stack.home, HANDLERS)
+    key = SessionKey("main", "telegram", "default", str(chat), "7", thread)
+    told, _ = await ask(door, operator("read"), "message.read", session_key=str(key))
+    assert "passed through RemoteClaw" in told["note"]
+    return list(told["messages"])
+
+
+async def test_what_passed_in_a_chat_is_read_with_its_reactions(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    await stack.start_worker()
+    channel.start()
+    asked = bot.say("hello", chat=ANN)
+    await eventually(lambda: "message 1 of our conversation" in "".join(bot.texts(ANN)))
+    bot.say("let me in", chat=9)
+    await settled(stack)
+    (answer,) = [one["message_id"] for one in bot.chat(ANN) if one["from"]["id"] == bot.id]
+    bot.react("👍", chat=ANN, message=answer)
+    bot.react("👎", chat=ANN, message=answer, by=9, name="Bo")  # nobody has let him in
+    bot.react("🔥", chat=ANN, message=asked)  # their own
+    edited = bot.say("look again", chat=ANN, edits=asked, name="Ann")
+    await eventually(lambda: "message 2 of our conversation" in "".join(bot.texts(ANN)))
+
+    first, second, third, fourth = await read(stack, ANN)
+    assert (first["id"], first["from"], first["name"], first["text"]) == (
+        str(asked),
+        "7",
+        "Ann",
+        "hello",
+    )
+    assert first["at"] == bot.chat(ANN)[0]["date"] * 1000
+    assert (second["id"], second["from"]) == (str(answer), "you")
+    assert second["reactions"] == [{"from": "7", "name": "Ann", "emoji": "👍"}]
+    assert "message 1 of our conversation" in second["text"]
+    assert (third["replaces"], third["text"], third["reactions"]) == (str(edited), "look again", [])
+    assert fourth["from"] == "you"
+
+    bot.react("", chat=ANN, message=answer)
+    bot.say("/status", chat=ANN)
+    await eventually(lambda: bot.texts(ANN)[-1].startswith("Idle."))
+    *_, asked_it, told = await read(stack, ANN)
+    assert (asked_it["text"], told["text"][:5]) == ("/status", "Idle.")
+    assert [one["reactions"] for one in await read(stack, ANN)] == [[]] * 6
+
+    channel.configure(record={"keep_days": 0})
+    bot.say("/whoami", chat=ANN)
+    await eventually(lambda: "an owner" in bot.texts(ANN)[-1])
+    assert len(await read(stack, ANN)) == 6
+
+
+async def test_a_reaction_is_told_with_the_next_message_and_costs_no_turn(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    worker = await stack.start_worker()
+    channel.start()
+    bot.say("hello", chat=ANN)
+    await eventually(lambda: "message 1 of our conversation" in "".join(bot.texts(ANN)))
+    await settled(stack)
+    client: Any = stack.fleet.scripts.client
+    inbound = keys.inbound(SessionKey("main", "telegram", "default", str(ANN), str(ANN)).sid)
+
+    async def are_waiting(count: int) -> bool:
+        return int(await client.xlen(inbound)) == count
+
+    await eventually(partial(are_waiting, 0))
+    worker.kill()
+    answer = bot.chat(ANN)[-1]
+    for emoji in ("👎", "👍"):
+        bot.react(emoji, chat=ANN, message=answer["message_id"])
+    for text in ("/status", "thanks", "bye"):
+        bot.say(text, chat=ANN)
+
+    await eventually(partial(are_waiting, 2))
+    thanks, bye = [decode_entry(*entry).message for entry in await client.xrange(inbound)]
+    (reaction,) = thanks.reactions
+    assert (reaction.from_, reaction.emoji) == ("7", "👍")
+    assert reaction.message_id == str(answer["message_id"])
+    assert (reaction.text or "")[:20] == answer["text"][:20]
+    assert bye.reactions == ()
 
 
 async def test_a_process_that_is_killed_while_it_sends_loses_nothing(

@@ -11,10 +11,14 @@ import orjson
 import pytest
 
 from remoteclaw.channels.webhook.signing import signed_headers
+from remoteclaw.fleet import keys
+from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.messages import SessionKey
 from tests.support.command import REMOTECLAW, Process, run_command, start_program
 from tests.support.doors import Door, gateway_process
 from tests.support.receiver import Receiver
 from tests.support.stack import Stack
+from tests.support.turns import ask, gateway, operator
 from tests.support.waiting import eventually
 
 TOKEN = "0123456789abcdef"
@@ -84,6 +88,27 @@ async def test_a_message_is_answered_once_however_often_it_is_posted(
         third = await eventually(lambda: receiver.messages[2:])
     assert "- hello" in third[0]["text"]
     assert len(set(receiver.keys)) == 3
+
+
+async def test_what_passed_is_read_with_its_reactions(
+    stack: Stack, receiver: Receiver, door: Door
+) -> None:
+    await stack.start_worker()
+    with channel(stack):
+        await post(door, message("1", "hello"))
+        await eventually(lambda: receiver.messages)
+        client: Any = stack.fleet.scripts.client
+        await eventually(lambda: client.exists(keys.said("webhook", "default", "ada", "m1")))
+        like = message("2", "", replyTo="m1", reaction="👍")
+        assert (await post(door, like)) == (200, {"ok": True})
+        calls = gateway(stack.fleet, stack.home, HANDLERS)
+        key = str(SessionKey("main", "webhook", "default", "ada", "ada"))
+        told, _ = await ask(calls, operator("read"), "message.read", session_key=key)
+
+    asked, answered = told["messages"]
+    assert (asked["id"], asked["from"], asked["text"]) == ("1", "ada", "hello")
+    assert (answered["id"], answered["from"]) == ("m1", "you")
+    assert [one["emoji"] for one in answered["reactions"]] == ["👍"]
 
 
 async def test_who_has_no_token_learns_nothing(

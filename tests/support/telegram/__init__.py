@@ -103,9 +103,9 @@ class TelegramBot:
         """Let go on what is held, and end all faults."""
         self._do("release")
 
-    def react(self, *, chat: int, message: int, emoji: str) -> None:
-        """Have the person of a chat react to a message."""
-        self._do("react", chat=chat, message=message, emoji=emoji)
+    def react(self, emoji: str, *, chat: int, message: int, **by: Any) -> None:
+        """Have a person react to a message; with no emoji, no more."""
+        self._do("react", chat=chat, message=message, emoji=emoji, **by)
 
     def tell(self, update: dict[str, Any]) -> None:
         """Send an update of whatever shape."""

@@ -29,14 +29,18 @@ class Channel:
         token_file = stack.home.path / "telegram-token"
         token_file.write_text(f"{bot.token}\n")
         token_file.chmod(0o600)
-        about = {
+        self._about = {
             "token_file": str(token_file),
             "api_url": bot.api_url,
             "owners": [str(ANN)],
             "groups": {str(GROUP): {}},
             **(settings or {}),
         }
-        stack.configure(**configuration, channels={"telegram": about})
+        self.configure(**configuration)
+
+    def configure(self, **configuration: Any) -> None:
+        """Write the configuration, with the bot in it."""
+        self._stack.configure(**configuration, channels={"telegram": self._about})
 
     def start(self) -> Process:
         """Start a process."""

@@ -46,6 +46,10 @@ class Chat:
     marks: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Of messages, by their ids: `reaction` and `is_pinned`."""
     topics: set[int] = field(default_factory=set)
+    reactions: dict[tuple[int, int], list[dict[str, str]]] = field(default_factory=dict)
+    """Those of people, by message and person."""
+    is_admin: bool = False
+    """Whether the bot is an administrator there."""
     closed: str = ""
     """Why the bot may not write there, in Telegram's words."""
     moved_to: int | None = None
@@ -231,6 +235,7 @@ class TelegramServer:
             there = bot.chats[chat] = Chat({"id": chat, **(of_person if chat > 0 else group)})
         there.topics |= set(about.pop("topics", ()))
         there.closed = about.pop("closed", there.closed)
+        there.is_admin = about.pop("is_admin", there.is_admin)
         there.about |= about
         return [one | there.marks.get(number, {}) for number, one in there.messages.items()]
 
@@ -279,17 +284,32 @@ class TelegramServer:
         await bot.tell("message", message)
         return int(message["message_id"])
 
-    async def test_react(self, bot: Bot, *, chat: int, message: int, emoji: str) -> None:
-        """Have the person of a chat react."""
+    async def test_react(
+        self,
+        bot: Bot,
+        *,
+        chat: int,
+        message: int,
+        emoji: str,
+        by: int | None = None,
+        name: str = "Ann",
+    ) -> None:
+        """Have a person react; in groups, bots are told of it as administrators alone."""
+        there, person = bot.chats[chat], by or chat
+        old = there.reactions.get((message, person), [])
+        new = [{"type": "emoji", "emoji": emoji}] if emoji else []
+        there.reactions[message, person] = new
         change = {
-            "chat": bot.chats[chat].about,
+            "chat": there.about,
             "message_id": message,
-            "user": {"id": chat, "is_bot": False, "first_name": "Ann"},
+            "user": {"id": person, "is_bot": False, "first_name": name},
             "date": int(time.time()),
-            "old_reaction": [],
-            "new_reaction": [{"type": "emoji", "emoji": emoji}] if emoji else [],
+            "old_reaction": old,
+            "new_reaction": new,
         }
-        await bot.tell("message_reaction", given(types.MessageReactionUpdated, change))
+        told = given(types.MessageReactionUpdated, change)
+        if chat > 0 or there.is_admin:
+            await bot.tell("message_reaction", told)
 
     async def test_tell(self, bot: Bot, update: dict[str, Any]) -> None:
         """Send an update as it is, of whatever kind."""
