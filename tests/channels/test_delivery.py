@@ -388,7 +388,7 @@ async def test_a_part_that_was_sent_is_known_before_the_next_one_is_begun(
     """Killed between the two: the second one was not begun, so it is no second time."""
     file = await stack.fleet.blobs.put(SID, "plan.txt", b"x")
     proxy = await stack.proxied()
-    platform.tell(holds_answers=True)
+    platform.tell(stops="send after")
     process = platform.start_process(proxy.url)
     await say(stack, "Here.", attachments=(file,))
     await eventually(lambda: platform.did("held"))
