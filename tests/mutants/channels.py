@@ -354,6 +354,12 @@ MUTANTS = (
         within="preview",
         test="test_a_preview_that_was_deleted_is_sent_again",
     ),
+    Mutant(
+        "6 MB of cryptography for nothing",
+        before='_SPARED = ("httpx._main", "cryptography.hazmat")',
+        after='_SPARED = ("httpx._main",)',
+        test="test_the_library_is_loaded_without_what_nobody_uses_of_it",
+    ),
     # Who may write, and what is taken in.
     Mutant(
         "a stranger who is read",

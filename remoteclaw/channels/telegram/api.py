@@ -30,8 +30,11 @@ from remoteclaw.errors import (
     RemoteClawError,
 )
 
-# httpx imports a command line of its own where it can, and with it rich: 4 MB for nothing.
-sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+# httpx imports a command line of its own where it can, and with it rich: 4 MB for nothing. The
+# library reads passports where it can, and with them cryptography: 6 MB.
+_SPARED = ("httpx._main", "cryptography.hazmat")
+for _name in _SPARED:
+    sys.modules.setdefault(_name, None)  # type: ignore[arg-type]
 
 import httpx  # noqa: E402
 from telegram import Bot, InputFile  # noqa: E402
@@ -48,6 +51,10 @@ from telegram.error import (  # noqa: E402
 )
 from telegram.request import HTTPXRequest  # noqa: E402
 from telegram.warnings import PTBUserWarning  # noqa: E402
+
+for _name in _SPARED:
+    if sys.modules[_name] is None:
+        del sys.modules[_name]
 
 __all__ = ["BotApi", "Refused", "upload"]
 

@@ -4,6 +4,8 @@ import asyncio
 import logging
 import random
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -575,3 +577,14 @@ async def test_no_log_has_the_token_or_a_text(
 
     assert bot.token not in caplog.text
     assert "secret words" not in caplog.text
+
+
+def test_the_library_is_loaded_without_what_nobody_uses_of_it() -> None:
+    code = """
+import sys, remoteclaw.channels.telegram.api
+print({"rich.console", "cryptography.hazmat.bindings._rust"} & {*sys.modules})
+import cryptography.hazmat.primitives.serialization  # who needs it may still have it
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout == "set()\n"
