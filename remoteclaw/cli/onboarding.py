@@ -5,6 +5,7 @@ import contextlib
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,8 @@ class Onboarding:
         if not self._may_ask:
             raise ConfigError("Say where the token is: --token-file FILE, or --token-env NAME.")
         echo(sign_up)
-        token = click.prompt("Token (it is not shown)", hide_input=True).strip()
+        on_screen = sys.stdin.isatty()  # what is piped in shows nowhere
+        token = click.prompt("Token (it is not shown)", hide_input=on_screen).strip()
         return {"token_file": str(self._keep(token)), **table}
 
     def _keep(self, token: str) -> Path:

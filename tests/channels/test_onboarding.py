@@ -50,6 +50,7 @@ async def test_a_bot_is_added_with_its_owner_and_answers(
     said = add(stack, "telegram", "--api-url", bot.api_url, typed=f"{bot.token}\nn\ny\n")
 
     assert "Write /newbot to @BotFather" in said
+    assert "Warning" not in said
     assert f"The token is that of @{bot.username}." in said
     assert "id 7 has written. Is that you?" in said
     assert bot.token not in said + stack.home.config_file.read_text()
