@@ -138,7 +138,11 @@ class TelegramBot:
 
     def polls(self) -> int:
         """Return how often it was asked for updates."""
-        return int(self._do("state")["polls"])
+        return self.until("getUpdates")
+
+    def until(self, method: str, count: int = 0) -> int:
+        """Wait until a method was done so often, or a poll begun; return how often it was."""
+        return int(self._do("until", method=method, count=count))
 
     def held(self) -> int:
         """Return how many calls are held by a fault, before or behind what they do."""

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,13 +95,13 @@ class Bot:
         self.updates: list[dict[str, Any]] = []
         self.allowed: set[str] | None = None
         self.calls: list[dict[str, Any]] = []
+        self.counts: Counter[str] = Counter()
         self.faults: list[Fault] = []
         self.files: dict[str, tuple[bytes, int]] = {}
         self.commands: list[dict[str, str]] = []
         self.webhook = ""
         self.is_revoked = False
         self.poll: object = None
-        self.polls = 0
         self.changed = asyncio.Condition()
         self._numbers = itertools.count(1)
         self._updates = itertools.count(700_000)
@@ -134,6 +135,12 @@ class Bot:
         name = f"file{len(self.files)}-{self.me['id']}"
         self.files[name] = (content, len(content) if size is None else size)
         return {"file_id": name, "file_unique_id": name[::-1], "file_size": self.files[name][1]}
+
+    async def count(self, method: str) -> None:
+        """Note that a method was done."""
+        self.counts[method] += 1
+        async with self.changed:
+            self.changed.notify_all()
 
     async def tell(self, kind: str, about: dict[str, Any]) -> None:
         """Put an update in the queue, if the bot wants its kind."""
@@ -183,6 +190,7 @@ class TelegramServer:
             result = await _METHODS[method](bot, call, attached)
             if method != "getUpdates":
                 bot.calls.append({"method": method, **_shown(sent)})
+                await bot.count(method)
             if fault:
                 await _behind(fault, request)
         except web.HTTPRequestEntityTooLarge:
@@ -323,6 +331,12 @@ class TelegramServer:
         sender = {"id": 77, "is_bot": False, "first_name": "Admin"}
         await bot.tell("message", bot.add(group, sender, migrate_to_chat_id=to))
 
+    async def test_until(self, bot: Bot, *, method: str, count: int) -> int:
+        """Wait until a method was done so often, or a poll begun; return how often it was."""
+        async with bot.changed:
+            await bot.changed.wait_for(lambda: bot.counts[method] >= count)
+        return bot.counts[method]
+
     async def test_set(self, bot: Bot, **state: Any) -> None:
         """Set a webhook, or revoke the token."""
         for name, value in state.items():
@@ -342,7 +356,7 @@ class TelegramServer:
     async def test_state(self, bot: Bot) -> dict[str, Any]:
         """Return what was asked of the API, what waits for the bot, and its commands."""
         held = sum(fault.holds for fault in bot.faults)
-        names = {"calls", "updates", "commands", "polls"}
+        names = {"calls", "updates", "commands"}
         return {name: getattr(bot, name) for name in names} | {
             "is_polled": bot.poll is not None,
             "held": held,
@@ -474,7 +488,7 @@ async def get_updates(bot: Bot, call: Any, attached: Any) -> Any:
     until = time.monotonic() + min(call.timeout or 0, 50)
     async with bot.changed:
         bot.poll = mine
-        bot.polls += 1
+        bot.counts["getUpdates"] += 1
         bot.changed.notify_all()
         if call.allowed_updates is not None:
             bot.allowed = set(call.allowed_updates) or None
