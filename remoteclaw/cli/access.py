@@ -1,7 +1,9 @@
 """Shared parts of commands: the configuration, and a fleet on a Redis that runs."""
 
+import functools
+import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from remoteclaw.errors import RedisUnavailable
 
@@ -10,7 +12,9 @@ if TYPE_CHECKING:
     from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
 
-__all__ = ["load", "on_fleet", "require_running"]
+__all__ = ["load", "on_fleet", "require_running", "with_fleet"]
+
+P = ParamSpec("P")
 
 
 def load() -> "tuple[Home, Config]":
@@ -43,6 +47,22 @@ def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:
             await fleet.aclose()
 
     return asyncio.run(go())
+
+
+def with_fleet(
+    command: "Callable[Concatenate[Fleet, P], Coroutine[Any, Any, int | None]]",
+) -> Callable[P, None]:
+    """Return a command that begins with a fleet, as `on_fleet()` has it.
+
+    What it returns is the exit status.
+    """
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        if status := on_fleet(lambda fleet: command(fleet, *args, **kwargs)):
+            sys.exit(status)
+
+    return run
 
 
 def require_running(home: "Home", config: "Config") -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import on_fleet
+from remoteclaw.cli.access import with_fleet
 from remoteclaw.cli.outcome import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, complain_of_no_workers
 from remoteclaw.cli.output import clock, complain, echo, echo_text, json_option, listing
 from remoteclaw.cli.sessions import session_argument, sessions
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @sessions.command("reset")
 @session_argument
-def reset_session(session: str) -> None:
+@with_fleet
+async def reset_session(fleet: "Fleet", session: str) -> int:
     """End a session's conversation: the next message begins a new one.
 
     What the session is doing and has waiting is stopped, and what was said is put away: `sessions
@@ -27,31 +28,29 @@ def reset_session(session: str) -> None:
     """
     from remoteclaw.fleet.inbound import RESET_S
 
-    async def run(fleet: "Fleet") -> int:
-        key = await fleet.sessions.key_of(session)
-        entry_id = await fleet.inbound.end_conversation(key, "reset", call=uuid.uuid4().hex)
-        if not any(view.is_ours for view in await fleet.workers.list()):
-            complain_of_no_workers("so the conversation ends later", "")
-        outcome = await fleet.outcomes.wait(key.sid, entry_id, timeout_s=RESET_S)
-        if outcome is None:
-            complain(
-                f"The conversation has not ended within {RESET_S:g} s; "
-                "it will, before anything else is answered."
-            )
-            return EXIT_NO_OUTCOME
-        if outcome.status != "done":
-            complain("The conversation goes on: its workers died each time; look at their logs.")
-            return EXIT_ERROR
-        echo("The conversation has ended.")
-        return EXIT_REPLY
-
-    sys.exit(on_fleet(run))
+    key = await fleet.sessions.key_of(session)
+    entry_id = await fleet.inbound.end_conversation(key, "reset", call=uuid.uuid4().hex)
+    if not any(view.is_ours for view in await fleet.workers.list()):
+        complain_of_no_workers("so the conversation ends later", "")
+    outcome = await fleet.outcomes.wait(key.sid, entry_id, timeout_s=RESET_S)
+    if outcome is None:
+        complain(
+            f"The conversation has not ended within {RESET_S:g} s; "
+            "it will, before anything else is answered."
+        )
+        return EXIT_NO_OUTCOME
+    if outcome.status != "done":
+        complain("The conversation goes on: its workers died each time; look at their logs.")
+        return EXIT_ERROR
+    echo("The conversation has ended.")
+    return EXIT_REPLY
 
 
 @sessions.command("archive")
 @session_argument
 @json_option
-def list_ended(session: str, as_json: bool) -> None:
+@with_fleet
+async def list_ended(fleet: "Fleet", session: str, as_json: bool) -> None:
     """List a session's ended conversations, newest first.
 
     WHY is the word with which a person began a new one, or another reason. `sessions export
@@ -59,27 +58,24 @@ def list_ended(session: str, as_json: bool) -> None:
     """
     from remoteclaw.session.record import count_messages
 
-    async def run(fleet: "Fleet") -> None:
-        ended = await fleet.sessions.ended(await fleet.sessions.find(session))
-        told: list[dict[str, Any]] = [
-            {
-                "number": number,
-                "ended_ms": one.at_ms,
-                "messages": count_messages(one.record),
-                "why": one.why,
-            }
-            for number, one in enumerate(ended, start=1)
-        ]
-        listing(
-            told,
-            as_json=as_json,
-            plain=dict,
-            heads=("NUMBER", "ENDED", "MESSAGES", "WHY"),
-            row=lambda one: (one["number"], clock(one["ended_ms"]), one["messages"], one["why"]),
-            empty="No ended conversation is kept of this session.",
-        )
-
-    on_fleet(run)
+    ended = await fleet.sessions.ended(await fleet.sessions.find(session))
+    told: list[dict[str, Any]] = [
+        {
+            "number": number,
+            "ended_ms": one.at_ms,
+            "messages": count_messages(one.record),
+            "why": one.why,
+        }
+        for number, one in enumerate(ended, start=1)
+    ]
+    listing(
+        told,
+        as_json=as_json,
+        plain=dict,
+        heads=("NUMBER", "ENDED", "MESSAGES", "WHY"),
+        row=lambda one: (one["number"], clock(one["ended_ms"]), one["messages"], one["why"]),
+        empty="No ended conversation is kept of this session.",
+    )
 
 
 @sessions.command("export")
@@ -98,7 +94,8 @@ def list_ended(session: str, as_json: bool) -> None:
     show_default=True,
     help="Lines for programs, or a text for people.",
 )
-def export_session(session: str, archived: int | None, form: str) -> None:
+@with_fleet
+async def export_session(fleet: "Fleet", session: str, archived: int | None, form: str) -> None:
     """Print what was said in a session.
 
     As JSON that is one object a line, oldest first: `at` in milliseconds since 1970, `role`, and
@@ -106,40 +103,34 @@ def export_session(session: str, archived: int | None, form: str) -> None:
     """
     from remoteclaw.session.record import as_markdown
 
-    async def run(fleet: "Fleet") -> None:
-        sid = await fleet.sessions.find(session)
-        if archived is None:
-            recorded = await fleet.sessions.record(sid)
-        else:
-            ended = await fleet.sessions.ended(sid)
-            if archived > len(ended):
-                raise NotFound(
-                    f"There is no ended conversation {archived} of {session!r}: "
-                    f"`remoteclaw sessions archive` lists {len(ended)}."
-                )
-            recorded = ended[archived - 1].record
-        if not recorded:
-            complain("Nothing is recorded of this conversation.")
-        if form == "markdown":
-            recorded = as_markdown(recorded).encode()
-        if sys.stdout.isatty():  # what people wrote must not speak to the terminal
-            echo_text(recorded.decode("utf-8", "replace").removesuffix("\n"))
-        else:
-            sys.stdout.buffer.write(recorded)
-
-    on_fleet(run)
+    sid = await fleet.sessions.find(session)
+    if archived is None:
+        recorded = await fleet.sessions.record(sid)
+    else:
+        ended = await fleet.sessions.ended(sid)
+        if archived > len(ended):
+            raise NotFound(
+                f"There is no ended conversation {archived} of {session!r}: "
+                f"`remoteclaw sessions archive` lists {len(ended)}."
+            )
+        recorded = ended[archived - 1].record
+    if not recorded:
+        complain("Nothing is recorded of this conversation.")
+    if form == "markdown":
+        recorded = as_markdown(recorded).encode()
+    if sys.stdout.isatty():  # what people wrote must not speak to the terminal
+        echo_text(recorded.decode("utf-8", "replace").removesuffix("\n"))
+    else:
+        sys.stdout.buffer.write(recorded)
 
 
 @sessions.command("forget")
 @session_argument
-def forget_session(session: str) -> None:
+@with_fleet
+async def forget_session(fleet: "Fleet", session: str) -> None:
     """Remove what is recorded of a session and its chat, archive included.
 
     The agent's own CLI remembers what it remembers.
     """
-
-    async def run(fleet: "Fleet") -> None:
-        was_there = await fleet.sessions.forget(await fleet.sessions.find(session))
-        echo("It is gone." if was_there else "Nothing was recorded of this conversation.")
-
-    on_fleet(run)
+    was_there = await fleet.sessions.forget(await fleet.sessions.find(session))
+    echo("It is gone." if was_there else "Nothing was recorded of this conversation.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.access import load, with_fleet
 from remoteclaw.cli.output import (
     clock,
     complain,
@@ -102,7 +102,8 @@ def unset(key: str) -> None:
 
 @config.command()
 @json_option
-def approvals(as_json: bool) -> None:
+@with_fleet
+async def approvals(fleet: "Fleet", as_json: bool) -> None:
     """List the changes of agents that wait for approval."""
     from remoteclaw.messages import SessionKey
 
@@ -117,51 +118,42 @@ def approvals(as_json: bool) -> None:
         what = _shown(one.patch) + ("" if one.host == host else f"  (on {one.host})")
         return one.id, clock(one.expires_ms), sid, ", ".join(one.senders), what
 
-    async def run(fleet: "Fleet") -> None:
-        listing(
-            await fleet.approvals.list(),
-            as_json=as_json,
-            plain=plain,
-            heads=("CHANGE", "UNTIL", "SESSION", "FOR", "WHAT"),
-            row=row,
-            empty="No change waits for approval.",
-        )
-
-    on_fleet(run)
+    listing(
+        await fleet.approvals.list(),
+        as_json=as_json,
+        plain=plain,
+        heads=("CHANGE", "UNTIL", "SESSION", "FOR", "WHAT"),
+        row=row,
+        empty="No change waits for approval.",
+    )
 
 
 @config.command("approve")
 @click.argument("change")
-def approve_change(change: str) -> None:
+@with_fleet
+async def approve_change(fleet: "Fleet", change: str) -> None:
     """Apply a change that an agent has asked for. CHANGE is its id."""
     from remoteclaw.gateway.approvals import approve
 
     home, _ = load()
-
-    async def run(fleet: "Fleet") -> None:
-        if waits := await fleet.approvals.find(change):
-            echo(f"The change is {_shown(waits.patch)}.")
-        done = await approve(fleet, home, change)
-        echo(f"It is done: {one_line(', '.join(done.changed))}.")
-        for line in done.needs_restart:
-            echo(f"It holds after a restart: {one_line(line)}.")
-
-    on_fleet(run)
+    if waits := await fleet.approvals.find(change):
+        echo(f"The change is {_shown(waits.patch)}.")
+    done = await approve(fleet, home, change)
+    echo(f"It is done: {one_line(', '.join(done.changed))}.")
+    for line in done.needs_restart:
+        echo(f"It holds after a restart: {one_line(line)}.")
 
 
 @config.command("reject")
 @click.argument("change")
-def reject_change(change: str) -> None:
+@with_fleet
+async def reject_change(fleet: "Fleet", change: str) -> None:
     """Discard a change that an agent has asked for. CHANGE is its id."""
     from remoteclaw.gateway.approvals import reject
 
     home, _ = load()
-
-    async def run(fleet: "Fleet") -> None:
-        await reject(fleet, home, change)
-        echo("It is rejected.")
-
-    on_fleet(run)
+    await reject(fleet, home, change)
+    echo("It is rejected.")
 
 
 def _shown(patch: "Mapping[str, Any]") -> str:

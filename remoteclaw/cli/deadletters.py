@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import on_fleet
+from remoteclaw.cli.access import with_fleet
 from remoteclaw.cli.output import clock, echo, echo_json, echo_text, facts, json_option, listing
 
 if TYPE_CHECKING:
@@ -24,20 +24,17 @@ def deadletters() -> None:
 
 @deadletters.command("list")
 @json_option
-def list_letters(as_json: bool) -> None:
+@with_fleet
+async def list_letters(fleet: "Fleet", as_json: bool) -> None:
     """List the messages and replies that were given up, oldest first."""
-
-    async def run(fleet: "Fleet") -> None:
-        listing(
-            await fleet.dead_letters.list(),
-            as_json=as_json,
-            plain=_plain,
-            heads=("LETTER", "GIVEN UP", "TRIES", "WHY", "SESSION"),
-            row=_row,
-            empty="No message was given up.",
-        )
-
-    on_fleet(run)
+    listing(
+        await fleet.dead_letters.list(),
+        as_json=as_json,
+        plain=_plain,
+        heads=("LETTER", "GIVEN UP", "TRIES", "WHY", "SESSION"),
+        row=_row,
+        empty="No message was given up.",
+    )
 
 
 def _plain(letter: "DeadLetter") -> dict[str, Any]:
@@ -72,67 +69,56 @@ def _reference(letter: "DeadLetter") -> str:
 @deadletters.command("show")
 @click.argument("letter")
 @json_option
-def show_letter(letter: str, as_json: bool) -> None:
+@with_fleet
+async def show_letter(fleet: "Fleet", letter: str, as_json: bool) -> None:
     """Show one that was given up, with its words."""
-
-    async def run(fleet: "Fleet") -> None:
-        found = await fleet.dead_letters.read(letter)
-        if as_json:
-            names = ("name", "mime_type", "size")
-            told = {
-                **_plain(found),
-                "text": found.text,
-                "files": [
-                    {name: getattr(file, name) for name in names} for file in found.attachments
-                ],
-            }
-            echo_json(told)
-            return
-        files = (f"{file.name} ({file.mime_type}, {file.size} bytes)" for file in found.attachments)
-        facts(
-            {
-                "session": found.session or "",
-                "message": _reference(found),
-                "for": found.account,
-                "why": f"{found.category} {found.detail}",
-                "tried": f"{found.attempts} times",
-                "files": ", ".join(files),
-            }
-        )
-        echo("")
-        echo_text("(It can't be read.)" if found.text is None else found.text)
-
-    on_fleet(run)
+    found = await fleet.dead_letters.read(letter)
+    if as_json:
+        names = ("name", "mime_type", "size")
+        told = {
+            **_plain(found),
+            "text": found.text,
+            "files": [{name: getattr(file, name) for name in names} for file in found.attachments],
+        }
+        echo_json(told)
+        return
+    files = (f"{file.name} ({file.mime_type}, {file.size} bytes)" for file in found.attachments)
+    facts(
+        {
+            "session": found.session or "",
+            "message": _reference(found),
+            "for": found.account,
+            "why": f"{found.category} {found.detail}",
+            "tried": f"{found.attempts} times",
+            "files": ", ".join(files),
+        }
+    )
+    echo("")
+    echo_text("(It can't be read.)" if found.text is None else found.text)
 
 
 @deadletters.command("retry")
 @click.argument("letter")
-def retry_letter(letter: str) -> None:
+@with_fleet
+async def retry_letter(fleet: "Fleet", letter: str) -> None:
     """Retry a message in its session, or a reply in its chat.
 
     The reply to a message goes to its chat. That to a `send`, which no longer waits for it, is in
     what `sessions export` prints.
     """
-
-    async def run(fleet: "Fleet") -> None:
-        found = await fleet.dead_letters.read(letter)
-        if found.stream:
-            await fleet.dead_letters.send_again(found)
-            echo(f"It is sent again by {found.account}.")
-            return
-        accepted = await fleet.dead_letters.retry(letter)
-        echo(f"It is tried again as {accepted.session.sid[:8]}-{accepted.entry_id}.")
-
-    on_fleet(run)
+    found = await fleet.dead_letters.read(letter)
+    if found.stream:
+        await fleet.dead_letters.send_again(found)
+        echo(f"It is sent again by {found.account}.")
+        return
+    accepted = await fleet.dead_letters.retry(letter)
+    echo(f"It is tried again as {accepted.session.sid[:8]}-{accepted.entry_id}.")
 
 
 @deadletters.command("drop")
 @click.argument("letter")
-def drop_letter(letter: str) -> None:
+@with_fleet
+async def drop_letter(fleet: "Fleet", letter: str) -> None:
     """Throw a message away."""
-
-    async def run(fleet: "Fleet") -> None:
-        await fleet.dead_letters.drop(letter)
-        echo("It is gone.")
-
-    on_fleet(run)
+    await fleet.dead_letters.drop(letter)
+    echo("It is gone.")

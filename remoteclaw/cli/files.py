@@ -1,13 +1,12 @@
 """Files: the command `sessions files`, and those that go with `send`."""
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from remoteclaw.cli.access import on_fleet
+from remoteclaw.cli.access import with_fleet
 from remoteclaw.cli.output import complain, echo
 from remoteclaw.cli.sessions import find_message, sessions
 from remoteclaw.errors import MessageRefused, NotFound
@@ -53,7 +52,8 @@ async def read_files(places: tuple[str, ...]) -> list[tuple[str, bytes]]:
 @sessions.command("files")
 @click.argument("what")
 @click.argument("directory", type=_DIRECTORY, default=Path())
-def files_of_reply(what: str, directory: Path) -> None:
+@with_fleet
+async def files_of_reply(fleet: "Fleet", what: str, directory: Path) -> bool:
     """Save the files of a reply in DIRECTORY, by default here.
 
     WHAT is a message's reference, or a session: then its newest message. Files that were saved or
@@ -76,21 +76,18 @@ def files_of_reply(what: str, directory: Path) -> None:
         echo(about_file(file, saved=os.fsencode(path).decode("utf-8", "replace")))
         return None
 
-    async def run(fleet: "Fleet") -> bool:
-        sid, entry_id = await find_message(fleet, what)
-        outcome = await fleet.outcomes.read(sid, entry_id)
-        if outcome is None:
-            raise NotFound(f"Nothing is known of message {what!r} any more.")
-        if not outcome.is_final:
-            raise NotFound(f"Message {what!r} is not answered yet: try again later.")
-        files = [file for part in outcome.reply for file in part.get("attachments", ())]
-        if not files:
-            echo("No files came with the reply.")
-        problems = 0
-        for file in map(Attachment.model_validate, files):
-            if problem := await save(fleet, sid, file):
-                complain(f"{file.name} was not saved: {problem}.")
-                problems += 1
-        return problems > 0
-
-    sys.exit(on_fleet(run))
+    sid, entry_id = await find_message(fleet, what)
+    outcome = await fleet.outcomes.read(sid, entry_id)
+    if outcome is None:
+        raise NotFound(f"Nothing is known of message {what!r} any more.")
+    if not outcome.is_final:
+        raise NotFound(f"Message {what!r} is not answered yet: try again later.")
+    files = [file for part in outcome.reply for file in part.get("attachments", ())]
+    if not files:
+        echo("No files came with the reply.")
+    problems = 0
+    for file in map(Attachment.model_validate, files):
+        if problem := await save(fleet, sid, file):
+            complain(f"{file.name} was not saved: {problem}.")
+            problems += 1
+    return problems > 0

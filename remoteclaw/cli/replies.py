@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import on_fleet
+from remoteclaw.cli.access import on_fleet, with_fleet
 from remoteclaw.cli.output import clock, echo, json_option, listing
 
 if TYPE_CHECKING:
@@ -22,49 +22,47 @@ def replies() -> None:
 
 @replies.command("list")
 @json_option
-def list_replies(as_json: bool) -> None:
+@with_fleet
+async def list_replies(fleet: "Fleet", as_json: bool) -> None:
     """List undelivered replies by their sessions, the largest first.
 
     SIZE includes files. READ tells whether an adapter reads them now.
     """
     from remoteclaw.host.files import size_in_words
 
-    async def run(fleet: "Fleet") -> None:
-        readers = await fleet.replies.readers()
-        by_session: dict[tuple[str, str, str], list[Undelivered]] = defaultdict(list)
-        async for reply in fleet.replies.undelivered():
-            by_session[reply.provider, reply.account, reply.sid].append(reply)
-        found: list[dict[str, Any]] = []
-        for (provider, account, sid), made in by_session.items():
-            view = await fleet.sessions.view(sid)
-            about = {
-                "account": f"{provider}/{account}",
-                "is_read": readers.is_there(provider, account),
-                "replies": len(made),
-                "bytes": sum(reply.size for reply in made),
-                "oldest_ms": min(reply.at_ms for reply in made),
-                "id": sid,
-                "session": str(view.key) if view else sid or "unknown",
-            }
-            found.append(about)
-        found.sort(key=lambda each: each["bytes"], reverse=True)
-        listing(
-            found,
-            as_json=as_json,
-            plain=dict,
-            heads=("ACCOUNT", "REPLIES", "SIZE", "OLDEST", "READ", "SESSION"),
-            row=lambda each: (
-                each["account"],
-                each["replies"],
-                size_in_words(each["bytes"]),
-                clock(each["oldest_ms"]),
-                "yes" if each["is_read"] else "by no adapter",
-                each["session"],
-            ),
-            empty="No reply waits to be delivered.",
-        )
-
-    on_fleet(run)
+    readers = await fleet.replies.readers()
+    by_session: dict[tuple[str, str, str], list[Undelivered]] = defaultdict(list)
+    async for reply in fleet.replies.undelivered():
+        by_session[reply.provider, reply.account, reply.sid].append(reply)
+    found: list[dict[str, Any]] = []
+    for (provider, account, sid), made in by_session.items():
+        view = await fleet.sessions.view(sid)
+        about = {
+            "account": f"{provider}/{account}",
+            "is_read": readers.is_there(provider, account),
+            "replies": len(made),
+            "bytes": sum(reply.size for reply in made),
+            "oldest_ms": min(reply.at_ms for reply in made),
+            "id": sid,
+            "session": str(view.key) if view else sid or "unknown",
+        }
+        found.append(about)
+    found.sort(key=lambda each: each["bytes"], reverse=True)
+    listing(
+        found,
+        as_json=as_json,
+        plain=dict,
+        heads=("ACCOUNT", "REPLIES", "SIZE", "OLDEST", "READ", "SESSION"),
+        row=lambda each: (
+            each["account"],
+            each["replies"],
+            size_in_words(each["bytes"]),
+            clock(each["oldest_ms"]),
+            "yes" if each["is_read"] else "by no adapter",
+            each["session"],
+        ),
+        empty="No reply waits to be delivered.",
+    )
 
 
 @replies.command("drop")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.access import load, on_fleet, with_fleet
 from remoteclaw.cli.completion import complete_sessions
 from remoteclaw.cli.output import age, clock, echo, echo_json, facts, json_option, listing
 from remoteclaw.cli.usage import cost_of, in_words
@@ -53,49 +53,46 @@ def sessions() -> None:
     help="How many, newest first.",
 )
 @json_option
-def list_sessions(limit: int, as_json: bool) -> None:
+@with_fleet
+async def list_sessions(fleet: "Fleet", limit: int, as_json: bool) -> None:
     """List the sessions with the newest messages.
 
     TITLE is the session's label, or the first words of its conversation. TOKENS is what was read
     and written, without what came from a cache. AGE is that of the last message.
     """
     _, config = load()
+    views = await fleet.sessions.list(limit=limit)
+    used = await fleet.usage.by_session()
 
-    async def run(fleet: "Fleet") -> None:
-        views = await fleet.sessions.list(limit=limit)
-        used = await fleet.usage.by_session()
+    def plain(view: "SessionView") -> dict[str, Any]:
+        spent = used.get(view.sid)
+        return {**plain_session(view, config), "usage": spent.plain() if spent else None}
 
-        def plain(view: "SessionView") -> dict[str, Any]:
-            spent = used.get(view.sid)
-            return {**plain_session(view, config), "usage": spent.plain() if spent else None}
-
-        def row(view: "SessionView") -> tuple[object, ...]:
-            spent = used.get(view.sid)
-            return (
-                view.sid[:8],
-                view.name,
-                view.key.agent,
-                view.model_in(config),
-                "postponed" if view.postponed_until_ms else view.status,
-                view.waiting,
-                spent.new_tokens if spent else None,
-                cost_of(spent) if spent else None,
-                age(view.last_message_ms),
-                f"{view.key}{pause_of(view)}",
-            )
-
-        listing(
-            views,
-            as_json=as_json,
-            plain=plain,
-            heads=HEADS,
-            row=row,
-            empty="There are no sessions yet.",
-            narrows="TITLE",
-            is_last_spare=True,
+    def row(view: "SessionView") -> tuple[object, ...]:
+        spent = used.get(view.sid)
+        return (
+            view.sid[:8],
+            view.name,
+            view.key.agent,
+            view.model_in(config),
+            "postponed" if view.postponed_until_ms else view.status,
+            view.waiting,
+            spent.new_tokens if spent else None,
+            cost_of(spent) if spent else None,
+            age(view.last_message_ms),
+            f"{view.key}{pause_of(view)}",
         )
 
-    on_fleet(run)
+    listing(
+        views,
+        as_json=as_json,
+        plain=plain,
+        heads=HEADS,
+        row=row,
+        empty="There are no sessions yet.",
+        narrows="TITLE",
+        is_last_spare=True,
+    )
 
 
 def plain_session(view: "SessionView", config: "Config") -> dict[str, Any]:
@@ -118,52 +115,49 @@ def plain_session(view: "SessionView", config: "Config") -> dict[str, Any]:
 @sessions.command("show")
 @session_argument
 @json_option
-def show_session(session: str, as_json: bool) -> None:
+@with_fleet
+async def show_session(fleet: "Fleet", session: str, as_json: bool) -> None:
     """Show one session."""
     _, config = load()
-
-    async def run(fleet: "Fleet") -> None:
-        view = await _view(fleet, session)
-        messages = "message" if view.waiting == 1 else "messages"
-        started = await fleet.sessions.children(view.sid)
-        used = await fleet.usage.session(view.key.agent, view.sid)
-        if as_json:
-            told = {
-                **plain_session(view, config),
-                "started_by": str(view.parent) if view.parent else None,
-                "has_started": [str(child.key) for child in started],
-                "worker": _worker(view.worker),
-                "host": view.host,
-                "lane": view.lane,
-                "turn": view.turn,
-                "phase": view.phase if view.turn else None,
-                "usage": used.plain() if used.turns else None,
-                "conversations": dict(view.session_ids),
-            }
-            echo_json(told)
-            return
-        about = {
-            "key": view.key,
-            "id": view.sid,
-            "label": view.label,
-            "title": view.title,
-            "model": view.model_in(config),
-            "started by": view.parent,
-            "has started": ", ".join(f"{child.sid[:8]} ({child.status})" for child in started),
-            "state": f"{view.status}{pause_of(view)}",
-            "waiting": f"{view.waiting} {messages} without an outcome",
-            "last message": clock(view.last_message_ms),
+    view = await _view(fleet, session)
+    messages = "message" if view.waiting == 1 else "messages"
+    started = await fleet.sessions.children(view.sid)
+    used = await fleet.usage.session(view.key.agent, view.sid)
+    if as_json:
+        told = {
+            **plain_session(view, config),
+            "started_by": str(view.parent) if view.parent else None,
+            "has_started": [str(child.key) for child in started],
             "worker": _worker(view.worker),
             "host": view.host,
             "lane": view.lane,
-            "queue": _own(view.queue),
-            "turn": f"{view.sid[:8]}-{view.turn} ({view.phase})" if view.turn else None,
-            "usage": in_words(used) if used.turns else None,
-            "conversation": ", ".join(_conversations(view)),
+            "turn": view.turn,
+            "phase": view.phase if view.turn else None,
+            "usage": used.plain() if used.turns else None,
+            "conversations": dict(view.session_ids),
         }
-        facts(about)
-
-    on_fleet(run)
+        echo_json(told)
+        return
+    about = {
+        "key": view.key,
+        "id": view.sid,
+        "label": view.label,
+        "title": view.title,
+        "model": view.model_in(config),
+        "started by": view.parent,
+        "has started": ", ".join(f"{child.sid[:8]} ({child.status})" for child in started),
+        "state": f"{view.status}{pause_of(view)}",
+        "waiting": f"{view.waiting} {messages} without an outcome",
+        "last message": clock(view.last_message_ms),
+        "worker": _worker(view.worker),
+        "host": view.host,
+        "lane": view.lane,
+        "queue": _own(view.queue),
+        "turn": f"{view.sid[:8]}-{view.turn} ({view.phase})" if view.turn else None,
+        "usage": in_words(used) if used.turns else None,
+        "conversation": ", ".join(_conversations(view)),
+    }
+    facts(about)
 
 
 def _conversations(view: "SessionView") -> "Iterator[str]":
@@ -208,7 +202,8 @@ def _own(queue: "QueueOverride | None") -> str | None:
 @click.option(
     "--from", "user", metavar="USER", help="Who writes in the new session. [default: the same user]"
 )
-def fork_session(session: str, thread: str | None, user: str | None) -> None:
+@with_fleet
+async def fork_session(fleet: "Fleet", session: str, thread: str | None, user: str | None) -> None:
     """Begin a session with a copy of what another one remembers.
 
     The agent's CLI makes the copy with the new session's first turn, where it can; else the new
@@ -224,18 +219,15 @@ def fork_session(session: str, thread: str | None, user: str | None) -> None:
         except RemoteClawError:  # of another version
             return False
 
-    async def run(fleet: "Fleet") -> None:
-        view = await _view(fleet, session)
-        target = replace(  # one that people talk with, whatever the other one is
-            view.key, user=user or view.key.user, thread=thread or view.key.thread, task=None
-        )
-        if target == view.key:
-            raise click.UsageError("Say what is new: another --thread, or another --from.")
-        names = [name for name in view.session_ids if can_fork(name)]
-        await fleet.sessions.fork(view, target, names)
-        echo(str(target))
-
-    on_fleet(run)
+    view = await _view(fleet, session)
+    target = replace(  # one that people talk with, whatever the other one is
+        view.key, user=user or view.key.user, thread=thread or view.key.thread, task=None
+    )
+    if target == view.key:
+        raise click.UsageError("Say what is new: another --thread, or another --from.")
+    names = [name for name in view.session_ids if can_fork(name)]
+    await fleet.sessions.fork(view, target, names)
+    echo(str(target))
 
 
 @sessions.command("label")
@@ -285,7 +277,10 @@ def label_session(session: str, name: str | None, remove: bool) -> None:
 )
 @click.option("--reset", is_flag=True, help="Take the session's own settings away.")
 @json_option
-def queue_of_session(session: str, reset: bool, as_json: bool, **settings: Any) -> None:
+@with_fleet
+async def queue_of_session(
+    fleet: "Fleet", /, session: str, reset: bool, as_json: bool, **settings: Any
+) -> None:
     """Say what becomes of messages that come while one session is busy.
 
     Without options it shows that. It holds from the session's next turn on.
@@ -294,70 +289,63 @@ def queue_of_session(session: str, reset: bool, as_json: bool, **settings: Any) 
 
     _, config = load()
     wanted = {name: value for name, value in settings.items() if value is not None}
-
-    async def run(fleet: "Fleet") -> None:
-        view = await _view(fleet, session)
-        own = None if reset else view.queue
-        if reset or wanted:
-            before = own.model_dump(exclude_none=True) if own else {}
-            own = QueueOverride(**{**before, **wanted}) if before or wanted else None
-            await fleet.sessions.configure(view.key, own)
-        shown = config.queue.of(view.key.provider, own)
-        holds = {name: getattr(shown, name) for name in QueueOverride.model_fields}
-        owned = own.model_dump(exclude_none=True) if own else {}
-        if as_json:
-            echo_json({**holds, "own": [*owned]})
-            return
-        for name, value in holds.items():
-            echo(f"{name:<12} {value}{OWN if name in owned else ''}")
-
-    on_fleet(run)
+    view = await _view(fleet, session)
+    own = None if reset else view.queue
+    if reset or wanted:
+        before = own.model_dump(exclude_none=True) if own else {}
+        own = QueueOverride(**{**before, **wanted}) if before or wanted else None
+        await fleet.sessions.configure(view.key, own)
+    shown = config.queue.of(view.key.provider, own)
+    holds = {name: getattr(shown, name) for name in QueueOverride.model_fields}
+    owned = own.model_dump(exclude_none=True) if own else {}
+    if as_json:
+        echo_json({**holds, "own": [*owned]})
+        return
+    for name, value in holds.items():
+        echo(f"{name:<12} {value}{OWN if name in owned else ''}")
 
 
 @sessions.command("trace")
 @click.argument("what", shell_complete=complete_sessions)
 @json_option
-def trace_message(what: str, as_json: bool) -> None:
+@with_fleet
+async def trace_message(fleet: "Fleet", what: str, as_json: bool) -> None:
     """Show every state that a message passed through, with times.
 
     WHAT is a message's reference, as errors name it, or a session: then its newest message. Or it
     is a message of RemoteClaw's own in a chat, as telegram/default/CHAT/MESSAGE: then what that
     answers.
     """
-
-    async def run(fleet: "Fleet") -> None:
-        sid, entry_id = await find_message(fleet, what)
-        outcome = await fleet.outcomes.read(sid, entry_id)
-        if outcome is None:
-            raise NotFound(f"Nothing is known of message {what!r} any more.")
-        view = await fleet.sessions.view(sid)
-        if as_json:
-            told = {
-                "reference": f"{sid[:8]}-{entry_id}",
-                "session": str(view.key) if view else None,
-                "status": outcome.status,
-                "steps": [asdict(step) for step in outcome.steps],
-                "usage": outcome.usage.plain() if outcome.usage else None,
-                "error": outcome.error,
-            }
-            echo_json(told)
-            return
-        echo(f"{sid[:8]}-{entry_id}  {outcome.status}  {view.key if view else ''}")
-        first = outcome.steps[0].at_ms
-        for step in outcome.steps:
-            attempt = f"attempt {step.attempt}" if step.attempt else ""
-            words = f"{clock(step.at_ms, milliseconds=True)}  {step.at_ms - first:>8} ms"
-            line = f"  {words}  {step.name:<10} {attempt:<10} {one_line(step.detail)}"
-            echo(line.rstrip())
-        if outcome.usage:
-            echo(f"  {in_words(outcome.usage)}")
-        if outcome.error:
-            why = (outcome.error.get("category"), outcome.error.get("detail"))
-            echo(f"  {one_line(': '.join(str(part) for part in why if part))}")
-        if outcome.status == "dead":
-            echo("  It is kept as a dead letter: see `remoteclaw deadletters list`.")
-
-    on_fleet(run)
+    sid, entry_id = await find_message(fleet, what)
+    outcome = await fleet.outcomes.read(sid, entry_id)
+    if outcome is None:
+        raise NotFound(f"Nothing is known of message {what!r} any more.")
+    view = await fleet.sessions.view(sid)
+    if as_json:
+        told = {
+            "reference": f"{sid[:8]}-{entry_id}",
+            "session": str(view.key) if view else None,
+            "status": outcome.status,
+            "steps": [asdict(step) for step in outcome.steps],
+            "usage": outcome.usage.plain() if outcome.usage else None,
+            "error": outcome.error,
+        }
+        echo_json(told)
+        return
+    echo(f"{sid[:8]}-{entry_id}  {outcome.status}  {view.key if view else ''}")
+    first = outcome.steps[0].at_ms
+    for step in outcome.steps:
+        attempt = f"attempt {step.attempt}" if step.attempt else ""
+        words = f"{clock(step.at_ms, milliseconds=True)}  {step.at_ms - first:>8} ms"
+        line = f"  {words}  {step.name:<10} {attempt:<10} {one_line(step.detail)}"
+        echo(line.rstrip())
+    if outcome.usage:
+        echo(f"  {in_words(outcome.usage)}")
+    if outcome.error:
+        why = (outcome.error.get("category"), outcome.error.get("detail"))
+        echo(f"  {one_line(': '.join(str(part) for part in why if part))}")
+    if outcome.status == "dead":
+        echo("  It is kept as a dead letter: see `remoteclaw deadletters list`.")
 
 
 async def find_message(fleet: "Fleet", what: str) -> tuple[str, str]:

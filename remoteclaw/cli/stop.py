@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remoteclaw.cli.access import on_fleet
+from remoteclaw.cli.access import with_fleet
 from remoteclaw.cli.output import echo
 from remoteclaw.cli.sessions import session_argument
 
@@ -16,12 +16,9 @@ __all__ = ["stop"]
 
 @click.command()
 @session_argument
-def stop(session: str) -> None:
+@with_fleet
+async def stop(fleet: "Fleet", session: str) -> None:
     """Stop what a session is doing and has waiting."""
-
-    async def run(fleet: "Fleet") -> None:
-        count = await fleet.sessions.stop(await fleet.sessions.find(session))
-        messages = "message" if count == 1 else "messages"
-        echo(f"Stopping {count} {messages}." if count else "There was nothing to stop.")
-
-    on_fleet(run)
+    count = await fleet.sessions.stop(await fleet.sessions.find(session))
+    messages = "message" if count == 1 else "messages"
+    echo(f"Stopping {count} {messages}." if count else "There was nothing to stop.")

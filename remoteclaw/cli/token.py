@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.access import load, with_fleet
 from remoteclaw.cli.output import clock, echo, json_option, listing
 from remoteclaw.errors import NotFound
 from remoteclaw.host.terminal import one_line
@@ -42,34 +42,30 @@ def _check_name(_context: click.Context, _parameter: click.Parameter, name: str)
     metavar="NUMBER",
     help="How long it is valid. [default: until it is revoked]",
 )
-def create_token(name: str, scope: Literal["read", "write", "admin"], days: int | None) -> None:
+@with_fleet
+async def create_token(
+    fleet: "Fleet", name: str, scope: Literal["read", "write", "admin"], days: int | None
+) -> None:
     """Make a token and print it, once. NAME says whose it is."""
     valid_ms = None if days is None else days * 24 * 3600 * 1000
-
-    async def run(fleet: "Fleet") -> None:
-        made, view = await fleet.tokens.create(name, scope, valid_ms)
-        echo(f"{view.id} may {scope}; it is shown only now:", err=True)
-        echo(made)
-
-    on_fleet(run)
+    made, view = await fleet.tokens.create(name, scope, valid_ms)
+    echo(f"{view.id} may {scope}; it is shown only now:", err=True)
+    echo(made)
 
 
 @token.command("list")
 @json_option
-def list_tokens(as_json: bool) -> None:
+@with_fleet
+async def list_tokens(fleet: "Fleet", as_json: bool) -> None:
     """List the tokens that were made, without what is secret of them."""
-
-    async def run(fleet: "Fleet") -> None:
-        listing(
-            await fleet.tokens.list(),
-            as_json=as_json,
-            plain=_plain,
-            heads=("TOKEN", "SCOPE", "MADE", "VALID UNTIL", "NAME"),
-            row=_row,
-            empty="No token was made: `remoteclaw token create NAME` makes one.",
-        )
-
-    on_fleet(run)
+    listing(
+        await fleet.tokens.list(),
+        as_json=as_json,
+        plain=_plain,
+        heads=("TOKEN", "SCOPE", "MADE", "VALID UNTIL", "NAME"),
+        row=_row,
+        empty="No token was made: `remoteclaw token create NAME` makes one.",
+    )
 
 
 def _plain(view: "TokenView") -> dict[str, Any]:
@@ -85,21 +81,18 @@ def _row(view: "TokenView") -> tuple[object, ...]:
 
 @token.command("revoke")
 @click.argument("token_id", metavar="TOKEN")
-def revoke_token(token_id: str) -> None:
+@with_fleet
+async def revoke_token(fleet: "Fleet", token_id: str) -> None:
     """Revoke a token; connections that use it are closed. TOKEN is its id, or its name."""
-
-    async def run(fleet: "Fleet") -> None:
-        views = await fleet.tokens.list()
-        found = [view.id for view in views if token_id in (view.id, view.name)] or [token_id]
-        listed = "`remoteclaw token list` shows those there are"
-        what = repr(one_line(token_id, most=40))
-        if len(found) > 1:
-            raise NotFound(f"{what} fits {len(found)} tokens: give the id; {listed}.")
-        if not await fleet.tokens.revoke(found[0]):
-            raise NotFound(f"{what} is no token: {listed}.")
-        echo("It is revoked.")
-
-    on_fleet(run)
+    views = await fleet.tokens.list()
+    found = [view.id for view in views if token_id in (view.id, view.name)] or [token_id]
+    listed = "`remoteclaw token list` shows those there are"
+    what = repr(one_line(token_id, most=40))
+    if len(found) > 1:
+        raise NotFound(f"{what} fits {len(found)} tokens: give the id; {listed}.")
+    if not await fleet.tokens.revoke(found[0]):
+        raise NotFound(f"{what} is no token: {listed}.")
+    echo("It is revoked.")
 
 
 @token.command("rotate")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remoteclaw.cli.access import on_fleet
+from remoteclaw.cli.access import with_fleet
 from remoteclaw.cli.output import json_option, listing
 
 if TYPE_CHECKING:
@@ -37,46 +37,43 @@ COLUMNS = ("TURNS", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT", "TIME", "COS
     help="How many days, today included.",
 )
 @json_option
-def usage(by: str, days: int, as_json: bool) -> None:
+@with_fleet
+async def usage(fleet: "Fleet", by: str, days: int, as_json: bool) -> None:
     """Add up the tokens, the time and the cost of turns.
 
     INPUT is what the model read that was in no cache. Days are those of the workers' time zone.
     COST is in US dollars, where the agent's CLI says what a turn costs: under a subscription,
     what the same would cost by the token.
     """
+    found = await fleet.usage.days(days=days)
+    sums = _added_up(found, by=by)
+    views = {name: await fleet.sessions.view(name) for name in sums if by == "session"}
+    labels = {name: str(view.key) if (view := views.get(name)) else name for name in sums}
 
-    async def run(fleet: "Fleet") -> None:
-        found = await fleet.usage.days(days=days)
-        sums = _added_up(found, by=by)
-        views = {name: await fleet.sessions.view(name) for name in sums if by == "session"}
-        labels = {name: str(view.key) if (view := views.get(name)) else name for name in sums}
-
-        def row(name: str) -> tuple[object, ...]:
-            used = sums[name]
-            view = views.get(name)
-            title = view.name or view.key if view else None
-            return (
-                *((name[:8], title) if by == "session" else (name,)),
-                used.turns,
-                used.input_tokens,
-                used.cache_read_tokens,
-                used.cache_write_tokens,
-                used.output_tokens,
-                _time(used.duration_ms),
-                cost_of(used) or "-",
-            )
-
-        listing(
-            sums,
-            as_json=as_json,
-            plain=lambda name: {by: labels[name], **sums[name].plain()},
-            heads=(*(("SESSION", "TITLE") if by == "session" else (by.upper(),)), *COLUMNS),
-            row=row,
-            empty="No agent has taken a turn in these days.",
-            narrows="TITLE" if by == "session" else "",
+    def row(name: str) -> tuple[object, ...]:
+        used = sums[name]
+        view = views.get(name)
+        title = view.name or view.key if view else None
+        return (
+            *((name[:8], title) if by == "session" else (name,)),
+            used.turns,
+            used.input_tokens,
+            used.cache_read_tokens,
+            used.cache_write_tokens,
+            used.output_tokens,
+            _time(used.duration_ms),
+            cost_of(used) or "-",
         )
 
-    on_fleet(run)
+    listing(
+        sums,
+        as_json=as_json,
+        plain=lambda name: {by: labels[name], **sums[name].plain()},
+        heads=(*(("SESSION", "TITLE") if by == "session" else (by.upper(),)), *COLUMNS),
+        row=row,
+        empty="No agent has taken a turn in these days.",
+        narrows="TITLE" if by == "session" else "",
+    )
 
 
 def _added_up(found: "Sequence[SessionDay]", *, by: str) -> "dict[str, Usage]":

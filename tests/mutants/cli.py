@@ -121,8 +121,8 @@ MUTANTS = (
     ),
     Mutant(
         "a table of which --json knows nothing",
-        before="@json_option\ndef list_tokens",
-        after="def list_tokens",
+        before="@json_option\n@with_fleet\nasync def list_tokens",
+        after="@with_fleet\nasync def list_tokens",
         test="test_every_command_that_prints_facts_has_json",
     ),
     Mutant(
