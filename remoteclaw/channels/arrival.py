@@ -12,9 +12,11 @@ from remoteclaw.channels.transcript import NotUnderstood, is_recording, transcri
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import (
+    CallRefused,
     MessageRefused,
     PlatformRefused,
     RedisRefused,
+    RedisUnavailable,
     RemoteClawError,
 )
 from remoteclaw.fleet import Fleet
@@ -63,6 +65,11 @@ NOT_UNDERSTOOD = "I could not understand {name}{why}, and go on with the file al
 OF_PROGRAM = "(A program heard this in the recording {name}; words may be wrong.)"
 WITHOUT = "(Nobody could write down what is said in the recording {name}.)"
 
+FAILED = (
+    "Your message was not taken: something failed here, and the log says where. It is not tried "
+    "again."
+)
+
 log = logging.getLogger(__name__)
 
 
@@ -90,8 +97,8 @@ class Arrival:
     async def take(self) -> None:
         """Take it in.
 
-        Raises `RedisUnavailable`, `RedisRefused` and `CallRefused`, and `MessageRefused` if it has
-        no ids to go by.
+        Raises `RedisUnavailable` and `RedisRefused`; and `MessageRefused` if it has no ids to go
+        by. Of anything else that is raised, its sender is told that it was not taken.
         """
         door, incoming = self.door, self.incoming
         self._message("-")  # else its ids are none, and nothing goes by them
@@ -104,7 +111,13 @@ class Arrival:
                 if verdict is Verdict.ADMITTED:
                     await self._react(access.config)
             case Verdict.ADMITTED:
-                await self._admit(access)
+                try:
+                    await self._admit(access)
+                except (RedisUnavailable, RedisRefused):
+                    raise
+                except Exception:
+                    await self._say(FAILED, call=(incoming.id, "failed"))
+                    raise
             case Verdict.STRANGER:
                 await self._introduce()
             case Verdict.NEW_GROUP:
@@ -321,9 +334,11 @@ class Arrival:
             call=call_name(None, name),
             is_silent=is_silent,
         )
-        await door.fleet.calls.messages(
-            None, name, [(door.provider, door.account, payload)], note=None
-        )
+        place = door.provider, door.account, payload
+        try:
+            await door.fleet.calls.messages(None, name, [place], note=None)
+        except CallRefused as refusal:  # by Redis: there is no turn that could be over
+            raise RedisRefused(str(refusal)) from None
 
 
 @dataclass(slots=True)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from remoteclaw.channels.arrival import Arrival, Door
 from remoteclaw.errors import (
     AccountRefused,
-    CallRefused,
     LeaseLost,
     PlatformBusy,
     RedisRefused,
@@ -117,7 +116,7 @@ class Intake:
         while True:
             try:
                 await Arrival(self._door, self._adapter, incoming).take()
-            except (RedisUnavailable, RedisRefused, CallRefused) as error:
+            except (RedisUnavailable, RedisRefused) as error:
                 if not failures:
                     log.warning("%s takes nothing in for now: %s", self._name, error)
                 await _pause(failures)

@@ -270,3 +270,37 @@ async def test_who_writes_without_end_is_told_once_and_heard_again_in_the_next_m
     (session,) = await stack.fleet.sessions.list(limit=9)
     client: Any = stack.fleet.scripts.client
     assert await client.xlen(keys.inbound(session.key.sid)) == MOST
+
+
+async def test_who_wrote_what_fails_here_is_told_and_others_go_on(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.start()
+    channel.platform.say("alice", "alice", "secret words", files={"odd": ""})
+    channel.platform.say("alice", "alice", "/whoami")
+
+    await said(channel, "alice", "Your message was not taken: something failed here")
+    await said(channel, "alice", "an owner")
+
+    async def is_counted() -> bool:
+        return (await stack.fleet.accounts.view("test", "default")).aside == 1
+
+    await eventually(is_counted)
+    assert "ValueError" in channel.log_file.read_text()
+    assert "secret words" not in channel.log_file.read_text()
+
+
+async def test_what_comes_while_redis_is_full_is_taken_in_once_it_has_room(
+    stack: Stack, channel: TestChannel
+) -> None:
+    client: Any = stack.fleet.scripts.client
+    channel.start()
+    await eventually(channel.pollers)
+    await client.config_set("maxmemory", 1)
+    channel.platform.say("alice", "alice", "/whoami")
+    waits = "test/default takes nothing in for now"
+    await eventually(lambda: waits in channel.log_file.read_text())
+    await client.config_set("maxmemory", 0)
+
+    await said(channel, "alice", "an owner")
+    assert len(channel.texts("alice")) == 1

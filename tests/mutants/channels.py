@@ -473,6 +473,18 @@ MUTANTS = (
         within="arrival",
     ),
     Mutant(
+        "a message that fails here without a word",
+        before='await self._say(FAILED, call=(incoming.id, "failed"))',
+        after="",
+        test="test_who_wrote_what_fails_here_is_told_and_others_go_on",
+    ),
+    Mutant(
+        "an answer that is lost while Redis is full",
+        before="raise RedisRefused(str(refusal)) from None",
+        after="raise",
+        test="test_what_comes_while_redis_is_full_is_taken_in_once_it_has_room",
+    ),
+    Mutant(
         "a slow file that holds up everybody who writes to the account",
         before="(await asyncio.wait(waiting, timeout=PATIENCE_S))[1]",
         after="(await asyncio.wait(waiting))[1]",

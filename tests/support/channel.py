@@ -81,6 +81,8 @@ class Account(PlatformAdapter):
         await self._behaviour("fetch", file.name)
         self._journal.add("fetched", name=file.name)
         message, _, name = file.id.partition("/")
+        if file.name == "odd":
+            raise ValueError("as no adapter should")
         (event,) = [event for event in self._journal.read() if event["id"] == message]
         await self._stop("fetch after")
         return str(event["files"][name]).encode()
