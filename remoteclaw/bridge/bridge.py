@@ -183,20 +183,23 @@ class ChannelBridge:
         effects: Effects | None = None,
         used_s: float = 0.0,
         model: str | None = None,
+        workspace: str | None = None,
     ) -> AgentDeliveryResult:
         """Run one turn to its end; failures are in the result, not raised.
 
         Setting `abort` stops it. An agent without a conversation is told what `history` returns.
         What `newcomers` yields is given to the agent while it works; the result names those that it
         took up. `effects` returns what the turn's tools did. `used_s` is how much of the turn's
-        time limit earlier tries have used, in seconds. `model` is asked for instead of the agent's.
+        time limit earlier tries have used, in seconds. `model` is asked for instead of the agent's,
+        which works in `workspace` instead of its own.
         The payloads are numbered from `first_index`; those that a callback took are marked
         as delivered.
         """
         turn = message if isinstance(message, Turn) else _turn_of(message)
         run = self._new_run(turn, callbacks or BridgeCallbacks(), first_index)
         run.abort = abort or run.abort
-        run.spec = replace(run.spec, model=model or run.spec.model)
+        workspace = workspace or run.spec.workspace
+        run.spec = replace(run.spec, model=model or run.spec.model, workspace=workspace)
         run.newcomers, run.history, run.effects, run.used_s = newcomers, history, effects, used_s
 
         await self._look_up_session(run)  # 1

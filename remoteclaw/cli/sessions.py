@@ -126,6 +126,7 @@ async def show_session(fleet: "Fleet", session: str, as_json: bool) -> None:
     if as_json:
         told = {
             **plain_session(view, config),
+            "project": view.project,
             "started_by": str(view.parent) if view.parent else None,
             "has_started": [str(child.key) for child in started],
             "worker": _worker(view.worker),
@@ -144,6 +145,7 @@ async def show_session(fleet: "Fleet", session: str, as_json: bool) -> None:
         "label": view.label,
         "title": view.title,
         "model": view.model_in(config),
+        "project": view.project,
         "started by": view.parent,
         "has started": ", ".join(f"{child.sid[:8]} ({child.status})" for child in started),
         "state": f"{view.status}{pause_of(view)}",

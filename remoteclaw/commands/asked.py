@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import AgentConfig, Config
@@ -39,6 +40,15 @@ class Asked:
     def agent(self) -> AgentConfig:
         """The settings of the session's agent."""
         return self.config.agent(self.session.agent)[1]
+
+    async def workspace(self) -> Path:
+        """Return where the session's next turn works.
+
+        Raises `ConfigError` if it is bound to a project that is configured no more.
+        """
+        view = await self.fleet.sessions.view(self.session.sid)
+        bound = self.config.agent(self.session.agent, view.project if view else None)
+        return self.home.workspace_path(*bound)
 
     @property
     def runtime(self) -> str:

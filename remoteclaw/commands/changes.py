@@ -43,8 +43,7 @@ _OPTIONS = (
 
 async def diff(asked: Asked) -> Answer:
     """Show what has changed in the workspace since git's HEAD, new files included."""
-    workspace = asked.home.workspace_path(asked.session.agent, asked.agent)
-    return Answer(await asyncio.to_thread(_changes, workspace))
+    return Answer(await asyncio.to_thread(_changes, await asked.workspace()))
 
 
 def _changes(workspace: Path) -> str:

@@ -1,15 +1,20 @@
-"""Commands that choose who answers, and what is shown of it: /model, /agent, /quiet, /verbose."""
+"""Commands that choose who answers, where, and what is shown: /model, /agent, /project, /quiet."""
 
 from pydantic import ValidationError
 
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.config.model import AgentConfig
+from remoteclaw.protocols import conversation_name
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 
-__all__ = ["agent", "model", "quiet", "verbose"]
+__all__ = ["agent", "model", "project", "quiet", "verbose"]
 
-#: The name that takes a session's own model away.
-DEFAULT = "default"
+#: The names that take a session's own model, and its project, away.
+DEFAULT, NONE = "default", "none"
+NO_PROJECTS = (
+    "There are no projects: `[projects]` in the configuration names directories, such as "
+    '`web = "~/code/web"`.'
+)
 
 
 async def model(asked: Asked) -> Answer:
@@ -62,6 +67,45 @@ async def agent(asked: Asked) -> Answer:
     if name == here:
         return Answer(f"This chat is with {name} already.")
     return Answer(f"This is the chat with {name} now.", session=asked.chat_with(name))
+
+
+async def project(asked: Asked) -> Answer:
+    """List the projects, or have the session work in one."""
+    view, projects = await asked.fleet.sessions.view(asked.session.sid), asked.config.projects
+    bound, own = view and view.project, f"the workspace of {asked.session.agent}"
+    if not (wanted := asked.rest):
+        lines = [
+            f"- `{name}`{', where this chat works' if name == bound else ''}: `{directory}`"
+            for name, directory in projects.items()
+        ]
+        if not bound:
+            lines += ["", f"This chat works in {own}."]
+        return Answer("\n".join(lines) if projects else NO_PROJECTS)
+    chosen = {name.casefold(): name for name in projects}.get(wanted.casefold())
+    if wanted in projects:
+        chosen = wanted
+    if chosen is None and wanted.casefold() not in (NONE, "-"):
+        listed = ", ".join(f"`{name}`" for name in projects)
+        return Answer(f"There is no such project: there are {listed}." if projects else NO_PROJECTS)
+    if chosen == bound:
+        return Answer(f"This chat works in {f'`{chosen}`' if chosen else own} already.")
+    await asked.fleet.sessions.bind(asked.session, chosen)
+    directory = await asked.workspace()
+    where = f"`{chosen}` (`{directory}`)" if chosen else f"{own} (`{directory}`)"
+    told = [f"From the next turn on, this chat works in {where}, in new conversations too."]
+    if not directory.is_dir():
+        told.append("That directory is not on this computer.")
+    if view and view.turn:
+        told.append("What runs goes on where it is.")
+    if view and view.session_ids:
+        there = conversation_name(asked.runtime, str(directory)) in view.session_ids
+        notes = ", with notes of this one" if asked.config.record.keep_ms else ""
+        told.append(
+            "The conversation that it had there goes on."
+            if there
+            else f"A new conversation begins there{notes}."
+        )
+    return Answer(" ".join(told))
 
 
 async def quiet(asked: Asked) -> Answer:

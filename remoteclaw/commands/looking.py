@@ -6,6 +6,7 @@ from remoteclaw.clock import in_words, now_ms
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.config.model.queue import QueueMode
+from remoteclaw.errors import ConfigError
 from remoteclaw.fleet.usage import Usage
 
 __all__ = ["queue", "sessions", "status", "usage", "whoami"]
@@ -28,10 +29,13 @@ async def status(asked: Asked) -> Answer:
     lines = [f"- agent: {asked.session.agent} ({asked.runtime})"]
     if model := (view and view.model) or agent.model:
         lines.append(f"- model: {model}")
-    lines += [
-        f"- works in: `{asked.home.workspace_path(asked.session.agent, agent)}`",
-        f"- permissions: {agent.permissions}",
-    ]
+    try:
+        works_in = f"`{await asked.workspace()}`"
+    except ConfigError as problem:
+        works_in = f"nothing: {problem}"
+    else:
+        works_in += f", the project {view.project}" if view and view.project else ""
+    lines += [f"- works in: {works_in}", f"- permissions: {agent.permissions}"]
     if view is None or not view.waiting:
         return Answer("\n".join(["Idle.", "", *lines]))
     running = f"Running for {_since(view.busy_since_ms)}" if view.turn else "Waiting for a worker"

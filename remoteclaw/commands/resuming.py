@@ -33,7 +33,7 @@ NO_RECORD = (
 
 async def resume(asked: Asked) -> Answer:
     """List conversations of the workspace, or continue a copy of one."""
-    workspace = str(asked.home.workspace(asked.session.agent, asked.agent))
+    workspace = str(await asked.workspace())
     env = {**os.environ, **asked.agent.env}
     found = await asyncio.to_thread(
         past_conversations, asked.runtime, workspace, env, most=MOST + 1

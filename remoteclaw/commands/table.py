@@ -46,6 +46,13 @@ COMMANDS: Mapping[str, CommandSpec] = {
         ),
         CommandSpec("model", "Show the model, or choose another one.", choosing.model, "[NAME]"),
         CommandSpec("agent", "List the agents, or talk to another one.", choosing.agent, "[NAME]"),
+        CommandSpec(
+            "project",
+            "List the projects, or have this chat work in one.",
+            choosing.project,
+            "[NAME]",
+            scope="owner",
+        ),
         CommandSpec("quiet", "Show answers alone, without tools and plans.", choosing.quiet),
         CommandSpec("verbose", "Show tools and plans again while a turn runs.", choosing.verbose),
         CommandSpec(

@@ -126,7 +126,7 @@ def inbound(sid: str) -> str:
 
 def state(sid: str) -> str:
     """Hash: lease, recorded batch and phase, stop mark, agent, host, lane, label, title,
-    parent, queue settings, times."""
+    parent, queue settings, model, project, times."""
     return f"{STATE_PREFIX}{{{sid}}}"
 
 

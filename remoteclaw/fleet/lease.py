@@ -87,12 +87,12 @@ class Lease:
         """The session's key."""
         return self.state.key
 
-    def has_lost_conversation(self, name: str) -> bool:
-        """Whether the session had a conversation, and has none under this name.
+    def has_lost_conversation(self, names: Collection[str]) -> bool:
+        """Whether the session had a conversation, and has none under these names.
 
         The conversation's id has expired, or another host or CLI has it.
         """
-        return self.state.has_remembered and name not in self.session_map
+        return self.state.has_remembered and self.session_map.keys().isdisjoint(names)
 
     async def reset(
         self,

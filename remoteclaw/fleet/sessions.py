@@ -13,7 +13,7 @@ from remoteclaw.fleet.caller import call_name
 from remoteclaw.fleet.calls import CALL_MS
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.state import IS_QUIET, MODEL, QUEUE, STATE_MS, SessionState
+from remoteclaw.fleet.state import IS_QUIET, MODEL, PROJECT, QUEUE, STATE_MS, SessionState
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
@@ -280,6 +280,13 @@ class Sessions:
     async def choose_model(self, session: SessionKey, model: str | None) -> None:
         """Give a session a model of its own, from its next turn on; None takes it away."""
         await self._set(session, MODEL, model)
+
+    async def bind(self, session: SessionKey, project: str | None) -> None:
+        """Have a session work in a project, from its next turn on; None takes it away.
+
+        While it does, it is not forgotten, however long nobody writes.
+        """
+        await self._set(session, PROJECT, project)
 
     async def quieten(self, session: SessionKey, *, is_quiet: bool) -> None:
         """Have a session's chat show nothing of turns before their answers, or show it again."""

@@ -10,12 +10,14 @@ from remoteclaw.config.model import Config, QueueOverride
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.messages import SessionKey
 
-__all__ = ["IS_QUIET", "MODEL", "QUEUE", "STATE_MS", "SessionState", "pairs"]
+__all__ = ["IS_QUIET", "MODEL", "PROJECT", "QUEUE", "STATE_MS", "SessionState", "pairs"]
 
 #: The field with a session's own queue settings, which operators write.
 QUEUE = "queue_settings"
 #: The field with the model that people have chosen for a session.
 MODEL = "model"
+#: The field with the project that people have bound a session to.
+PROJECT = "project"
 #: The field that is there while a session's chat shows nothing of turns that run.
 IS_QUIET = "is_quiet"
 #: How long an idle session's state is kept, in milliseconds: longer than its CLI session id.
@@ -41,6 +43,10 @@ class SessionState:
     """Its own queue settings."""
     model: str | None
     """The model that was chosen for it; None for that of its agent."""
+    project: str | None
+    """The project that it is bound to; None where it works in its agent's workspace."""
+    turn_project: str | None
+    """The same, as it was when its last turn began."""
     is_quiet: bool
     """Whether its chat shows nothing of a turn before its answers."""
     last_entry: str | None
@@ -116,6 +122,8 @@ class SessionState:
             epoch=text.get("epoch", ""),
             queue=QueueOverride.model_validate_json(queue) if queue else None,
             model=text.get(MODEL),
+            project=text.get(PROJECT),
+            turn_project=text.get("turn_project"),
             is_quiet=IS_QUIET in text,
             last_entry=text.get("last_entry"),
             busy_since_ms=_ms(text.get("busy_since_ms")),

@@ -155,12 +155,13 @@ class Turns:
         if reply[0] == b"missing":
             return None
         verdict, turn, attempt, before, entries, forgiven, begun_left_out = reply[:7]
-        busy_since, queue, resumed, tries, told, model = reply[7:]
+        busy_since, queue, resumed, tries, told, model, project = reply[7:]
         self._lease.state = replace(
             self._lease.state,
             busy_since_ms=int(busy_since),
             queue=_queue(queue),
             model=model.decode() or None,
+            turn_project=project.decode() or None,
         )
         self._batch = Batch(
             turn=turn.decode(),

@@ -264,10 +264,10 @@ async def _content(call: Call, source: str) -> tuple[str, bytes]:
 
 async def _outgoing(call: Call, session: SessionKey) -> Outgoing:
     """Return the rule for the files that a session's agent sends."""
-    agent, settings = call.config.agent(session.agent)
+    view = await call.fleet.sessions.view(session.sid)
+    agent, settings = call.config.agent(session.agent, view.turn_project if view else None)
     workspace = call.home.workspace_path(agent, settings)
     files_dir = None
-    view = await call.fleet.sessions.view(session.sid)
     if view and view.agent_path:
         run_dir = Path(view.agent_path).parent
         # Of another host's agent, nothing is here.

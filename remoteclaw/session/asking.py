@@ -6,7 +6,7 @@ import time
 
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import RecordConfig
-from remoteclaw.errors import ErrorCategory
+from remoteclaw.errors import ConfigError, ErrorCategory
 from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Postponement
@@ -93,8 +93,14 @@ class Asking:
         """Take the turn through the bridge once, with live text beside it."""
         reply, bridge = attempt.reply, self._bridge.channel
         attempt.progress.restart()
-        if bridge is None:
-            category, why = ErrorCategory.NOT_INSTALLED, self._bridge.problem
+        why, workspace = self._bridge.problem, None
+        try:
+            if self._bridge.workspace:
+                workspace = self._bridge.workspace(self._lease.state.turn_project)
+        except ConfigError as problem:
+            why = str(problem)
+        if bridge is None or workspace is None:
+            category = ErrorCategory.NOT_INSTALLED
             return failed_result(attempt.turn, category, why, reply.next_index)
         callbacks = BridgeCallbacks(
             on_partial_reply=reply.publish,
@@ -117,6 +123,7 @@ class Asking:
                     effects=self._lease.turns.side_effects,
                     used_s=time.monotonic() - attempt.began,
                     model=self._lease.state.model,
+                    workspace=workspace,
                 )
             finally:
                 showing.cancel()

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from remoteclaw.bridge import ChannelBridge, Hooks, Limits
@@ -34,9 +35,13 @@ class SessionBridge:
     """None for a session whose agent is not, or wrongly, configured."""
     problem: str = ""
     """The reason then, for logs and outcomes."""
-    conversation: str | None = None
-    """The conversation's name in the session map; None if there is no agent to have one with, or a
-    hook may choose another directory."""
+    conversations: frozenset[str] = frozenset()
+    """The names that the conversation may have in the session map: in the agent's workspace, and in
+    each project. None if there is no agent to have one with, or a hook may choose another
+    directory."""
+    workspace: Callable[[str | None], str] | None = None
+    """Returns where the agent works in a project, and without one; raises `ConfigError` for one
+    that is configured no more."""
     zone: str | None = None
     """The agent's IANA time zone."""
 
@@ -100,10 +105,22 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         secrets=frozenset(secrets_of(config)),
         home=home,
     )
-    conversation: str | None = conversation_name(runtime.name, workspace)
-    if "before_runtime_spawn" in hooks:  # it may choose another directory
-        conversation = None
-    return SessionBridge(keeper, bridge, conversation=conversation, zone=settings.timezone)
+
+    def workspace_in(project: str | None) -> str:
+        return str(home.workspace(*config.agent(agent, project)))
+
+    conversations = {
+        conversation_name(runtime.name, workspace_in(project))
+        for project in (None, *config.projects)
+        if "before_runtime_spawn" not in hooks  # it may choose another directory
+    }
+    return SessionBridge(
+        keeper,
+        bridge,
+        conversations=frozenset(conversations),
+        workspace=workspace_in,
+        zone=settings.timezone,
+    )
 
 
 def _tools(lease: Lease, config: Config) -> tuple[str, ...]:

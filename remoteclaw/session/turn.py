@@ -186,8 +186,8 @@ class TurnRunner:
             return  # it was said before the turn was postponed
         if attempt.turn.was_interrupted:
             await attempt.reply.say(SECOND_TRY)
-        name = self._bridge.conversation
-        if name and self._lease.has_lost_conversation(name):
+        names = self._bridge.conversations
+        if names and self._lease.has_lost_conversation(names):
             await attempt.reply.say(CONTEXT_LOST)
 
     async def _finish(self, attempt: Attempt, ending: _Ending) -> Finished:

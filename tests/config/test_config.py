@@ -62,6 +62,8 @@ def test_an_unknown_key_names_the_nearest(home: Home, text: str, why: str) -> No
         ("[redis\nurl = 1", "is not valid TOML"),
         ("[agents.main]\nworkspace = 'work'", "workspace is not valid: must begin with / or ~"),
         ("[agents.main]\nworkspace = ''", "workspace is not valid: must begin with / or ~"),
+        ("[projects]\nweb = 'code'", "projects is not valid: web must begin with / or ~"),
+        ("[projects]\nnone = '/code'", "has the name 'none', by which a chat leaves its project"),
         ("[agents.main]\nworkspace = '~nobody-of-that-name'", "its ~ leads nowhere"),
     ],
 )

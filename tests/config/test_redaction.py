@@ -25,7 +25,7 @@ SHOWN = {
         "AgentConfig.sends_to",
         "AgentConfig.spawns",
     ),
-    *("McpServerSettings.command", "RedisConfig.maxmemory"),
+    *("Config.projects", "McpServerSettings.command", "RedisConfig.maxmemory"),
     *("ResetConfig.daily", "ResetConfig.timezone"),
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
     *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow", "ToolsConfig.approve"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import GRACE_MS
+from remoteclaw.fleet.sessions import SessionView
 from tests.support.leases import accept, acquire, answered, begun, idle, let_pass, postpone
 from tests.support.stack import REPLIES, message
 from tests.support.waiting import HANG_S, eventually
@@ -627,8 +629,37 @@ async def test_a_conversation_that_was_dropped_is_lost_once(fleet: Fleet) -> Non
     await lease.remember("claude|/work", "of-the-cli")
     await lease.release()
     later = await acquire(fleet, accepted)
-    assert later.has_lost_conversation("codex|/work")
+    assert later.has_lost_conversation({"codex|/work"})
 
     await later.remember("claude|/work", None)
 
-    assert not later.has_lost_conversation("claude|/work")
+    assert not later.has_lost_conversation({"claude|/work"})
+
+
+async def test_a_turn_that_is_begun_again_works_where_it_was(fleet: Fleet) -> None:
+    lease, accepted = await begun(fleet)
+    await fleet.sessions.bind(accepted.session, "web")
+    assert await lease.turns.begin([accepted.entry_id])
+    assert lease.state.turn_project is None
+
+    await lease.turns.finish("done", reply=[])
+    later = await accept(fleet, "and now?")
+    assert await lease.turns.begin([later.entry_id])
+    assert lease.state.turn_project == "web"
+
+
+async def test_a_copy_of_a_conversation_is_in_its_project(fleet: Fleet) -> None:
+    lease, accepted = await begun(fleet)
+    await lease.remember("claude|/web", "of-the-cli")
+    await fleet.sessions.bind(accepted.session, "web")
+    copy = replace(accepted.session, thread="t")
+
+    await fleet.sessions.fork(await seen(fleet, accepted.session.sid), copy, ["claude|/web"])
+
+    assert (await seen(fleet, copy.sid)).project == "web"
+
+
+async def seen(fleet: Fleet, sid: str) -> SessionView:
+    view = await fleet.sessions.view(sid)
+    assert view is not None
+    return view

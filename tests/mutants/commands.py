@@ -57,4 +57,10 @@ MUTANTS = (
         after='"[CODE]",',
         test="test_nobody_else_lets_anybody_in",
     ),
+    Mutant(
+        "anybody who says where an agent works",
+        before='choosing.project, "[NAME]", scope="owner",',
+        after='choosing.project, "[NAME]",',
+        test="test_nobody_else_chooses_a_project",
+    ),
 )

@@ -17,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "a workspace with the state directory in it",
-        before="if value is not None and Path(os.path.realpath(state))",
+        before="if Path(os.path.realpath(state))",
         after="if False and Path(os.path.realpath(state))",
         test="test_a_workspace_with_the_state_directory_in_it_is_refused",
     ),
@@ -164,5 +164,11 @@ MUTANTS = (
         before='"main" if "main" in self.agents else next(iter(self.agents))',
         after="next(iter(self.agents))",
         test="test_main_is_the_default_agent_else_the_first_one",
+    ),
+    Mutant(
+        "a project that is configured no more, and an agent that works elsewhere instead",
+        before="if project is None:",
+        after="if project not in self.projects:",
+        test="test_a_project_that_is_configured_no_more_is_said_and_nothing_is_done_elsewhere",
     ),
 )

@@ -306,4 +306,10 @@ MUTANTS = (
         after="if False:\n    raise",
         test="test_a_tasks_session_takes_no_messages",
     ),
+    Mutant(
+        "files that are looked for in the agent's own workspace alone",
+        before="view.turn_project if view else None",
+        after="None",
+        test="test_what_an_agent_starts_and_sends_is_of_the_project",
+    ),
 )

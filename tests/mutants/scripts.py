@@ -753,4 +753,28 @@ MUTANTS = (
         test="test_it_is_bounded_and_ends_by_itself",
         within="pass",
     ),
+    Mutant(
+        "a turn that is begun again in another directory",
+        before="if attempt == 1 then  -- a turn that is begun again works where it was",
+        after="if true then",
+        test="test_a_turn_that_is_begun_again_works_where_it_was",
+    ),
+    Mutant(
+        "a chat that loses its project when nobody writes for a week",
+        before="if redis.call('HEXISTS', keys.state, 'project') == 0 then",
+        after="if true then",
+        test="test_a_chat_that_has_a_project_is_remembered_however_long_nobody_writes",
+    ),
+    Mutant(
+        "a copy of itself that works elsewhere",
+        before="if project then redis.call('HSET', keys.state, 'project', project) end",
+        after="",
+        test="test_what_an_agent_starts_and_sends_is_of_the_project",
+    ),
+    Mutant(
+        "a copy of a conversation elsewhere",
+        before="if project then redis.call('HSET', keys.new_state, 'project', project) end",
+        after="",
+        test="test_a_copy_of_a_conversation_is_in_its_project",
+    ),
 )

@@ -254,4 +254,16 @@ MUTANTS = (
         ),
         test="test_a_cron_job_s_reply_says_so_and_shows_that_it_is_written",
     ),
+    Mutant(
+        "a project in which nothing is done",
+        before="model=self._lease.state.model, workspace=workspace,",
+        after="model=self._lease.state.model,",
+        test="test_a_chat_works_in_a_project_until_it_is_told_otherwise",
+    ),
+    Mutant(
+        "a conversation that is said to be lost where another directory has one",
+        before="for project in (None, *config.projects)",
+        after="for project in (None,)",
+        test="test_a_chat_works_in_a_project_until_it_is_told_otherwise",
+    ),
 )

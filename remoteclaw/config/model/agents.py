@@ -14,7 +14,7 @@ from remoteclaw.config.permissions import Rule
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
 from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
 
-__all__ = ["AgentConfig", "McpServerSettings"]
+__all__ = ["AgentConfig", "McpServerSettings", "workspace"]
 
 
 class McpServerSettings(Section):
@@ -128,22 +128,7 @@ class AgentConfig(Section):
     @field_validator("workspace")
     @classmethod
     def _check_workspace(cls, value: Path | None) -> Path | None:
-        try:
-            if value is not None and not value.expanduser().is_absolute():
-                raise ValueError("must begin with / or ~")
-            state = state_directory()
-        except RuntimeError:
-            raise ValueError("must begin with /: its ~ leads nowhere") from None
-        # Unlike resolve(), realpath() takes a link that leads to itself.
-        if value is not None and Path(os.path.realpath(state)).is_relative_to(
-            os.path.realpath(value.expanduser())
-        ):
-            raise ValueError(
-                f"contains RemoteClaw's state directory {state}, where tokens and conversations "
-                "are: name a directory of the agent's own, or set REMOTECLAW_HOME to a place "
-                "outside of it and move the state directory there"
-            )
-        return value
+        return None if value is None else workspace(value)
 
     @field_validator("timezone")
     @classmethod
@@ -193,3 +178,21 @@ class AgentConfig(Section):
     def servers(self) -> dict[str, McpServerConfig]:
         """Return its MCP servers as runtimes take them."""
         return {name: settings.server() for name, settings in self.mcp_servers.items()}
+
+
+def workspace(value: Path) -> Path:
+    """Return a directory in which agents may work; raises ValueError for another one."""
+    try:
+        if not value.expanduser().is_absolute():
+            raise ValueError("must begin with / or ~")
+        state = state_directory()
+    except RuntimeError:
+        raise ValueError("must begin with /: its ~ leads nowhere") from None
+    # Unlike resolve(), realpath() takes a link that leads to itself.
+    if Path(os.path.realpath(state)).is_relative_to(os.path.realpath(value.expanduser())):
+        raise ValueError(
+            f"contains RemoteClaw's state directory {state}, where tokens and conversations "
+            "are: name a directory of the agent's own, or set REMOTECLAW_HOME to a place "
+            "outside of it and move the state directory there"
+        )
+    return value

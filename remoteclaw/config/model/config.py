@@ -1,11 +1,12 @@
 """The configuration as a whole."""
 
 import re
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from remoteclaw.config.model.agents import AgentConfig
+from remoteclaw.config.model.agents import AgentConfig, workspace
 from remoteclaw.config.model.channels import AccountConfig, ChannelConfig, accounts_of
 from remoteclaw.config.model.fleet import FleetConfig
 from remoteclaw.config.model.gateway import GatewayConfig
@@ -36,6 +37,10 @@ class Config(Section):
         default_factory=lambda: {"main": AgentConfig()}
     )
     """The agents by name. Messages go to `main`, else to the only one there is."""
+    projects: Annotated[dict[str, Path], BY_PEOPLE] = Field(default_factory=dict)
+    """Directories by name, such as `web = "~/code/web"`: absolute, or beginning with ~. With
+    `/project NAME` an owner has a chat's agent work in one, in the place of its workspace: what
+    holds there, such as `permissions` and `trust_workspace`, then holds for the project."""
     channels: Annotated[dict[str, ChannelConfig], BY_AGENTS] = Field(default_factory=dict)
     """The channels by name."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
@@ -50,6 +55,18 @@ class Config(Section):
     def _check_agents(cls, value: dict[str, AgentConfig]) -> dict[str, AgentConfig]:
         if not value:
             raise ValueError("is empty: leave it out, or name an agent")
+        return check_names(value)
+
+    @field_validator("projects")
+    @classmethod
+    def _check_projects(cls, value: dict[str, Path]) -> dict[str, Path]:
+        if "none" in value:
+            raise ValueError("has the name 'none', by which a chat leaves its project")
+        for name, directory in value.items():
+            try:
+                workspace(directory)
+            except ValueError as problem:
+                raise ValueError(f"{name} {problem}") from None
         return check_names(value)
 
     @field_validator("channels")
@@ -92,10 +109,10 @@ class Config(Section):
             return own
         return self.sessions.reset_by_kind.get(kind, self.sessions.reset)
 
-    def agent(self, name: str | None) -> tuple[str, AgentConfig]:
+    def agent(self, name: str | None, project: str | None = None) -> tuple[str, AgentConfig]:
         """Return an agent's name and configuration; `None` asks for main, else for the first one.
 
-        Raises `ConfigError` for a name that isn't configured.
+        In a project, that is its workspace. Raises `ConfigError` for a name that isn't configured.
         """
         wanted = name or ("main" if "main" in self.agents else next(iter(self.agents)))
         if wanted not in self.agents:
@@ -103,4 +120,12 @@ class Config(Section):
                 f"There is no agent {wanted!r}: the configuration has "
                 f"{', '.join(map(repr, self.agents))}."
             )
-        return wanted, self.agents[wanted]
+        settings = self.agents[wanted]
+        if project is None:
+            return wanted, settings
+        if project not in self.projects:
+            raise ConfigError(
+                f"There is no project {project!r} any more, in which this chat works: `/project` "
+                "lists those there are."
+            )
+        return wanted, settings.model_copy(update={"workspace": self.projects[project]})

@@ -6,7 +6,7 @@
 -- → begun|stopped|dropped|missing, turn, attempt, furthest phase of the attempts before, entries, attempts
 --   that were cut off on purpose, ids that the agent is only told of, when the session became busy,
 --   its own queue settings, 1 if the attempt before was postponed, tries so far, what the person was told
---   of that, its own model
+--   of that, its own model, the project that the turn works in
 -- Of some ids, oldest first: those that a stop covers if it covers the first one, else all. So a stop
 -- that comes between two messages ends the one and not the other.
 local function up_to_stop(ids, stop)
@@ -85,6 +85,14 @@ if begun ~= args.nonce then
   redis.call('HSET', keys.state, 'is_resumed', is_resumed and 1 or 0)
   local now = now_ms()
   redis.call('HSETNX', keys.state, 'busy_since_ms', now)
+  if attempt == 1 then  -- a turn that is begun again works where it was
+    local project = redis.call('HGET', keys.state, 'project')
+    if project then
+      redis.call('HSET', keys.state, 'turn_project', project)
+    else
+      redis.call('HDEL', keys.state, 'turn_project')
+    end
+  end
   redis.call('HSET', keys.state, 'batch', batch, 'turn', turn, 'attempt', attempt, 'phase', wanted,
     'attempt_nonce', args.nonce, 'phase_before', before, 'published_count', 0, 'left_out', mentioned)
   for _, entry in ipairs(entries) do
@@ -103,6 +111,6 @@ elseif is_dropped then
   verdict = 'dropped'
 end
 local state = redis.call('HMGET', keys.state, 'busy_since_ms', 'queue_settings', 'is_resumed', 'tries', 'told',
-  'model')
+  'model', 'turn_project')
 return {verdict, turn, attempt, before, entries, forgiven, mentioned, state[1], state[2] or '',
-  state[3] or '0', state[4] or '0', state[5] or '', state[6] or ''}
+  state[3] or '0', state[4] or '0', state[5] or '', state[6] or '', state[7] or ''}

@@ -37,6 +37,12 @@ if busy >= tonumber(args.most) then return {'full', tostring(busy)} end
 if args.label and name_it(keys.labels, args.label, args.sid, keys.state) then return {'labelled', ''} end
 count()
 redis.call('HSET', keys.state, 'parent', args.parent, 'depth', args.depth)
+-- What an agent has a copy of itself do is done where it works.
+local function agent_of(session_key) return string.match(session_key, '^[^/]+') end
+if keys.caller and agent_of(args.session_key) == agent_of(args.parent) then
+  local project = redis.call('HGET', keys.caller, 'turn_project')
+  if project then redis.call('HSET', keys.state, 'project', project) end
+end
 local id, queue = accept(keys, args)
 redis.call('HSET', keys.state, 'task_entry', id)
 redis.call('ZADD', keys.children, now_ms(), args.sid)

@@ -25,6 +25,8 @@ end
 redis.call('HSET', keys.new_state, 'key', args.session_key, 'has_remembered', 1, 'last_heard_ms', now_ms())
 local host = redis.call('HGET', keys.state, 'host')
 if host then redis.call('HSET', keys.new_state, 'host', host) end
+local project = redis.call('HGET', keys.state, 'project')
+if project then redis.call('HSET', keys.new_state, 'project', project) end
 redis.call('PEXPIRE', keys.new_state, args.keep_ms)
 redis.call('ZADD', keys.sessions, now_ms(), args.sid)
 return 'forked'

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from remoteclaw import commands
 from remoteclaw.clock import now_ms
-from remoteclaw.errors import CallRefused, MessageRefused, PerhapsSent, RedisRefused
+from remoteclaw.errors import CallRefused, ConfigError, MessageRefused, PerhapsSent, RedisRefused
 from remoteclaw.gateway.call import Call, Handler, Subscriber
 from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID
 from remoteclaw.gateway.methods.operators import check_sender
@@ -29,6 +29,8 @@ async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
             subscriber.open_chat(session)
     view = await call.fleet.sessions.view(session.sid)
     _, settings = call.config.agent(session.agent)
+    with contextlib.suppress(ConfigError):  # a project that is configured no more
+        _, settings = call.config.agent(session.agent, view.project if view else None)
     return contract.Opened(
         session_key=str(session),
         sid=session.sid,
