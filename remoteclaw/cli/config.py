@@ -22,7 +22,6 @@ from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     from remoteclaw.config.edit import ConfigFile, PlannedChange
-    from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.approvals import Approval
 
@@ -38,9 +37,11 @@ def config() -> None:
 def validate() -> None:
     """Check the configuration file, the overrides and the hooks."""
     from remoteclaw.config.load import overrides
+    from remoteclaw.up.doctor import hooks_problem
 
     home, settings = load()
-    _check_hooks(settings)
+    if problem := hooks_problem(settings.hooks):
+        raise ConfigError(problem)
     file = home.config_file
     echo(f"{file} is valid." if file.exists() else f"{file} is absent: all defaults.")
     if names := overrides():
@@ -161,13 +162,6 @@ def _shown(patch: "Mapping[str, Any]") -> str:
     return one_line(json.dumps(patch))
 
 
-def _check_hooks(settings: "Config") -> None:
-    from remoteclaw.up.doctor import hooks_problem
-
-    if problem := hooks_problem(settings.hooks):
-        raise ConfigError(problem)
-
-
 def change_file(planned: "Callable[[ConfigFile], PlannedChange]") -> "PlannedChange":
     """Change the configuration file, if there is something to change; return what was."""
     import asyncio
@@ -176,7 +170,7 @@ def change_file(planned: "Callable[[ConfigFile], PlannedChange]") -> "PlannedCha
     from remoteclaw.config.home import Home
 
     async def run() -> "PlannedChange":
-        file = ConfigFile(Home.default().create().config_file, check=_check_hooks)
+        file = ConfigFile(Home.default().create().config_file)
         async with file.locked():
             plan = planned(file)
             if plan.paths:

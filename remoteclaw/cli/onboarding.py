@@ -52,7 +52,7 @@ class Onboarding:
         self._account = options.get("account") or "default"
         self._kept: Path | None = None
         """The file of a token that was asked for."""
-        self._file = ConfigFile(home.config_file, check=lambda _: None)
+        self._file = ConfigFile(home.config_file)
 
     async def run(self) -> None:
         """Add it; whatever goes wrong before the last step leaves nothing behind."""

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,20 +81,9 @@ class PlannedChange:
 class ConfigFile:
     """One configuration file."""
 
-    def __init__(
-        self,
-        file: Path,
-        environment: Mapping[str, str] = os.environ,
-        *,
-        check: Callable[[Config], None] = lambda _: None,
-    ) -> None:
-        """`check` validates the new configuration if its hooks changed, e.g. by importing them.
-
-        It raises `ConfigError`.
-        """
+    def __init__(self, file: Path, environment: Mapping[str, str] = os.environ) -> None:
         self.file = file
         self._environment = environment
-        self._check = check
         #: A symlink is followed: the file that it leads to is replaced.
         self._target = Path(os.path.realpath(file))
         self._lock_file = self._target.with_name(f".{self._target.name}.lock")
@@ -136,14 +125,6 @@ class ConfigFile:
     def _parsed(self, data: bytes) -> Config:
         return parse_config(data, self.file, self._environment)
 
-    def _is_complete(self, data: bytes) -> bool:
-        """Whether a content is valid without environment overrides."""
-        try:
-            parse_config(data, self.file, {})
-        except ConfigError:
-            return False
-        return True
-
     # -- planning a change ---------------------------------------------------------------------
 
     def patched(
@@ -151,8 +132,7 @@ class ConfigFile:
     ) -> PlannedChange:
         """Return the change that a patch makes; raises `ConfigError` if the result is not valid.
 
-        Raises `CallRefused` for settings that agents may not change, before the result is validated
-        or hooks are imported.
+        Raises `CallRefused` for settings that agents may not change, before that.
         """
         if json_size(patch) > MOST_PATCH_BYTES:
             raise ConfigError(f"A change has {MOST_PATCH_BYTES // 1024} KB at most: make several.")
@@ -169,12 +149,7 @@ class ConfigFile:
         data = edited(content.data, patch) if found else content.data
         if len(data) > MOST_BYTES:
             raise ConfigError(f"{self.file} would be larger than {MOST_BYTES // 1024} KB.")
-        after = self._parsed(data)
-        if overrides(self._environment) and self._is_complete(content.data):
-            # Validate without environment overrides as well: other processes may have none.
-            parse_config(data, self.file, {})
-        if config is None or after.hooks != config.hooks:
-            self._check(after)
+        self._parsed(data)
         return PlannedChange(content, FileContent(data), patch, found)
 
     def replaced(

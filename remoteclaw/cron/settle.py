@@ -152,7 +152,7 @@ class Settler:
     async def settle(self, run: OpenRun) -> None:
         """Settle a run that is over. If its job changes meanwhile, the next look does it."""
         stored = await self._cron.stored(run.run.job_id) or b""
-        now_ms = await self._cron.now_ms()
+        now_ms = await self._scripts.now_ms()
         ended = _ended(run.run, await self._outcomes.read(run.sid, run.entry_id), now_ms)
         try:
             job = Job.decode(stored) if stored else None

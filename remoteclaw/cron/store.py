@@ -89,10 +89,6 @@ class Cron:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
-    async def now_ms(self) -> int:
-        """Return the time that due times are compared with: Redis' own, the same for all hosts."""
-        return int(await self._scripts.run("clock"))
-
     async def jobs(self) -> list[Job]:
         """Return every job that can be read, oldest first."""
         found = await self._scripts.call(self._scripts.client.hvals, keys.CRON_JOBS)

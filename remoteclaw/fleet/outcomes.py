@@ -95,14 +95,12 @@ class Outcomes:
 
     async def wait(self, sid: str, entry_id: str, *, timeout_s: float) -> Outcome | None:
         """Wait until an entry's outcome is final and return it; None if that takes too long."""
-        news = announcements(self._scripts.client, keys.outcome_channel(sid))
+        following = self.follow(sid, entry_id)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s), contextlib.aclosing(news):
-                async for _ in news:
-                    with contextlib.suppress(RedisUnavailable):
-                        outcome = await self.read(sid, entry_id)
-                        if outcome and outcome.is_final:
-                            return outcome
+            async with asyncio.timeout(timeout_s), contextlib.aclosing(following):
+                async for outcome in following:
+                    if outcome.is_final:
+                        return outcome
         return None
 
 

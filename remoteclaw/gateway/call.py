@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import CurrentConfig
 from remoteclaw.config.model import Config
+from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller, RunningTurn
 from remoteclaw.gateway.limits import Transfers
@@ -85,6 +86,13 @@ class Call:
         assert self.caller is not None, "an operator has no turn"
         assert self.caller.turn is not None, "it was checked"
         return self.caller.turn
+
+    @property
+    def events(self) -> Subscriber:
+        """The connection that the call came over. Raises `CallRefused` if it carries no events."""
+        if self.subscriber is None:
+            raise CallRefused("INVALID_REQUEST", "Events are sent over WebSocket alone.")
+        return self.subscriber
 
     @property
     def operator(self) -> Operator:

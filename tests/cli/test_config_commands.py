@@ -71,7 +71,6 @@ def test_a_value_goes_again(home: Home) -> None:
     [
         (("set", "queue.mode", "loud"), "mode is not valid"),
         (("set", "queue.mod", "steer"), "did you mean 'mode'?"),
-        (("set", "hooks.agent_end", '["no_such:thing"]'), "no_such"),
         (("set", "tools.deny", '["mesage_send"]'), "did you mean 'message_send'?"),
         (("set", "a b", "x"), "write it as in the file"),
         (("set", "a = 1\nb", "x"), "write it as in the file"),

@@ -219,13 +219,6 @@ async def test_a_patch_too_deep_is_refused(file: ConfigFile, depth: int) -> None
             file.replaced(file.read(), deep | {"b": {"c": deep}})
 
 
-async def test_what_is_wrong_under_an_override_is_refused(home: Home) -> None:
-    home.config_file.write_text(COMMENTED)
-    environment = {"REMOTECLAW__QUEUE__MODE": "steer"}
-    with pytest.raises(ConfigError, match="mode is not valid"):
-        await patch(ConfigFile(home.config_file, environment), {"queue": {"mode": "loud"}})
-
-
 async def test_a_file_that_needs_an_override_can_be_changed(home: Home) -> None:
     """Some keep an agent's command, which may have a secret in it, in the environment alone."""
     home.config_file.write_text('[agents.main]\nruntime = "acp"\n')

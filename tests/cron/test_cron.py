@@ -90,7 +90,7 @@ async def test_a_job_that_is_due_once_is_gone_when_it_went_well(fleet: Fleet) ->
 async def test_a_message_of_a_person_does_not_wait_behind_the_job_that_came_first(
     fleet: Fleet,
 ) -> None:
-    await add(fleet, Schedule(every_s=60), next_ms=await cron_of(fleet).now_ms())
+    await add(fleet, Schedule(every_s=60), next_ms=await fleet.scripts.now_ms())
     await scheduler_of(fleet).tick()
 
     await fleet.inbound.append(message("hello"), agent="main")
@@ -101,7 +101,7 @@ async def test_a_message_of_a_person_does_not_wait_behind_the_job_that_came_firs
 
 
 async def test_many_jobs_of_one_minute_are_all_fired(fleet: Fleet) -> None:
-    now_ms = await cron_of(fleet).now_ms()
+    now_ms = await fleet.scripts.now_ms()
     for number in range(250):
         session = replace(SESSION, user=f"user {number}")
         await add(fleet, Schedule(every_s=3600), session=session, next_ms=now_ms)
@@ -110,7 +110,7 @@ async def test_many_jobs_of_one_minute_are_all_fired(fleet: Fleet) -> None:
 
 
 async def test_what_runs_leave_behind_is_bounded(fleet: Fleet) -> None:
-    now_ms = await cron_of(fleet).now_ms()
+    now_ms = await fleet.scripts.now_ms()
     job = await add(fleet, Schedule(every_s=60, anchor_ms=now_ms))
     for minute in range(1, MOST_RUNS_OF_JOB + 6):
         await set_clock(fleet, now_ms + minute * 60_000)
@@ -133,7 +133,7 @@ async def test_what_runs_leave_behind_is_bounded(fleet: Fleet) -> None:
 
 async def test_a_due_time_that_two_have_seen_is_taken_by_one(fleet: Fleet) -> None:
     """Also if for the later one another of the due times that were missed is the latest."""
-    now_ms = await cron_of(fleet).now_ms()
+    now_ms = await fleet.scripts.now_ms()
     job = await add(fleet, Schedule(every_s=60, anchor_ms=now_ms), next_ms=now_ms)
     data = job.encode()
 
@@ -148,7 +148,7 @@ async def test_a_due_time_that_two_have_seen_is_taken_by_one(fleet: Fleet) -> No
 
 
 async def test_a_job_that_is_changed_meanwhile_is_not_fired_as_it_was(fleet: Fleet) -> None:
-    now_ms = await cron_of(fleet).now_ms()
+    now_ms = await fleet.scripts.now_ms()
     job = await add(fleet, Schedule(every_s=60), next_ms=now_ms)
     before = await job_of(fleet, job.id)
     await store(fleet, before, replace(before, message="Something else."))
@@ -161,7 +161,7 @@ async def test_a_job_that_is_changed_meanwhile_is_not_fired_as_it_was(fleet: Fle
 
 
 async def test_a_change_does_not_undo_a_firing(fleet: Fleet) -> None:
-    now_ms = await cron_of(fleet).now_ms()
+    now_ms = await fleet.scripts.now_ms()
     job = await add(fleet, Schedule(every_s=60), next_ms=now_ms)
     before = await job_of(fleet, job.id)
     await scheduler_of(fleet).tick()
@@ -173,7 +173,7 @@ async def test_a_change_does_not_undo_a_firing(fleet: Fleet) -> None:
 
 
 async def test_four_schedulers_fire_each_due_time_of_many_jobs_once(four: list[Fleet]) -> None:
-    start = await cron_of(four[0]).now_ms()
+    start = await four[0].scripts.now_ms()
     sessions = [replace(SESSION, user=f"user {number}") for number in range(8)]
     for session in sessions:
         await add(four[0], Schedule(every_s=60, anchor_ms=start), session=session)
@@ -209,7 +209,7 @@ async def test_a_scheduler_at(
 ) -> None:
     """Each is stopped at a step while another one looks; then it dies, goes on, or is cut off."""
     first, second, proxy = pair
-    now_ms = await cron_of(second).now_ms()
+    now_ms = await second.scripts.now_ms()
     job = await add(second, Schedule(every_s=3600), next_ms=now_ms)
     failpoint = proxy.arm(step, side)
     looking = asyncio.create_task(scheduler_of(first).tick())
@@ -244,7 +244,7 @@ async def test_a_process_that_is_killed_at_its_firing(stack: Stack, side: Side) 
     failpoint = proxy.arm("fire", side)
     with _sweeping(stack) as one, _sweeping(stack) as other:
         await eventually(cron_of(stack.fleet).has_scheduler)
-        now_ms = await cron_of(stack.fleet).now_ms()
+        now_ms = await stack.fleet.scripts.now_ms()
         before = await job_of(stack.fleet, job.id)
         await store(stack.fleet, before, replace(before, next_ms=now_ms))
 
@@ -277,7 +277,7 @@ def _sweeping(stack: Stack) -> Any:
 
 
 async def test_a_job_that_makes_no_sense_any_more_stops_no_other(fleet: Fleet) -> None:
-    now_ms = await cron_of(fleet).now_ms()
+    now_ms = await fleet.scripts.now_ms()
     lost = await add(fleet, Schedule(cron="0 9 * * *", tz="Mars/Base"), next_ms=now_ms)
     client = fleet.scripts.client
     await client.hset(keys.CRON_JOBS, "damaged", b"{")
@@ -300,7 +300,7 @@ async def test_a_full_server_fires_nothing_until_there_is_room(directory: Path) 
     with running_server(installed_servers()[0], directory, "--maxmemory", "20mb") as server:
         fleet = Fleet.open(server.url, lease_s=30)
         client = fleet.scripts.client
-        now_ms = await cron_of(fleet).now_ms()
+        now_ms = await fleet.scripts.now_ms()
         await add(fleet, Schedule(every_s=3600), next_ms=now_ms)
         for number in itertools.count():
             info = await client.info("memory")
@@ -322,9 +322,7 @@ async def test_a_full_server_fires_nothing_until_there_is_room(directory: Path) 
 
 async def test_the_answer_goes_to_the_chat(stack: Stack) -> None:
     await stack.start_worker()
-    job = await add(
-        stack.fleet, Schedule(every_s=3600), next_ms=await cron_of(stack.fleet).now_ms()
-    )
+    job = await add(stack.fleet, Schedule(every_s=3600), next_ms=await stack.fleet.scripts.now_ms())
 
     await scheduler_of(stack.fleet).tick()
 

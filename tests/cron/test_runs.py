@@ -199,7 +199,7 @@ async def test_what_is_due_once_waits_for_no_other_run(fleet: Fleet) -> None:
 async def manual(fleet: Fleet, job: Job, call: str = "c1") -> str | None:
     """Have a job run now, as the gateway does."""
     found = await kept(fleet, job)
-    now_ms = await cron_of(fleet).now_ms()
+    now_ms = await fleet.scripts.now_ms()
     return await calls_of(fleet).run(
         None, call, found, f"{job.id}:{call}", now_ms=now_ms, note=None
     )
@@ -470,7 +470,7 @@ async def test_a_settler_at(
 ) -> None:
     """Each is stopped at a step while another one looks; then it dies, goes on, or is cut off."""
     first, second, proxy = pair
-    now_ms = await cron_of(second).now_ms()
+    now_ms = await second.scripts.now_ms()
     job = await add(second, Schedule(every_s=3600), next_ms=now_ms, alert_after=1)
     await scheduler_of(second).tick()
     await work(second, status="failed", category="auth")
@@ -497,7 +497,7 @@ async def test_a_run_of_a_job_that_was_removed_is_noted_once(
     pair: tuple[Fleet, Fleet, Proxy],
 ) -> None:
     first, second, proxy = pair
-    job = await add(second, EVERY, next_ms=await cron_of(second).now_ms())
+    job = await add(second, EVERY, next_ms=await second.scripts.now_ms())
     await scheduler_of(second).tick()
     await store(second, await kept(second, job), None)
     await work(second)
@@ -514,7 +514,7 @@ async def test_a_change_at_the_moment_of_settling_is_kept(
     pair: tuple[Fleet, Fleet, Proxy],
 ) -> None:
     first, second, proxy = pair
-    now_ms = await cron_of(second).now_ms()
+    now_ms = await second.scripts.now_ms()
     job = await add(second, Schedule(every_s=3600), next_ms=now_ms)
     await scheduler_of(second).tick()
     await work(second, status="failed")

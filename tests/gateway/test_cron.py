@@ -480,7 +480,7 @@ async def test_an_agent_s_job_writes_to_its_own_session_alone(stack: Stack) -> N
 
 async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) -> None:
     mine = await add(stack, ADMIN, name="mine")
-    now_ms = await cron_of(stack.fleet).now_ms()
+    now_ms = await stack.fleet.scripts.now_ms()
     theirs = Job(
         id="f" * 16,
         name="theirs",

@@ -49,7 +49,7 @@ async def add(fleet: Fleet, schedule: Schedule, **fields: Any) -> Job:
 
     Without an anchor it would be due again at the next full minute or hour, whenever that is.
     """
-    now_ms = await cron_of(fleet).now_ms()
+    now_ms = await fleet.scripts.now_ms()
     if schedule.every_s and schedule.anchor_ms is None:
         schedule = replace(schedule, anchor_ms=fields.get("next_ms", now_ms))
     facts: dict[str, Any] = {

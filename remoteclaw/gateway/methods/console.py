@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from remoteclaw import commands
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused, ConfigError, MessageRefused, PerhapsSent, RedisRefused
-from remoteclaw.gateway.call import Call, Handler, Subscriber
+from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID
 from remoteclaw.gateway.methods.operators import check_sender
 from remoteclaw.host.terminal import login_name
@@ -23,7 +23,7 @@ async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
     check_sender(call, session)
     is_console = session.provider == CHANNEL
     if params.follow != "nothing":
-        subscriber = _subscriber(call)
+        subscriber = call.events
         await subscriber.subscribe(session.sid, str(session))
         if is_console and params.follow == "chat":
             subscriber.open_chat(session)
@@ -144,7 +144,7 @@ async def _accept(
         raise CallRefused("INVALID_REQUEST", str(error)) from None
     is_new = not accepted.is_duplicate
     if is_new and in_chat:
-        _subscriber(call).said_in_chat(session, text)
+        call.events.said_in_chat(session, text)
     ahead = view.waiting if view and is_new else 0
     return contract.Sent(entry=accepted.entry_id, is_duplicate=not is_new, ahead=ahead)
 
@@ -179,7 +179,7 @@ async def _outcome(call: Call, params: contract.OutcomeParams) -> contract.ToldO
 
 
 async def _shown(call: Call, params: contract.ShownParams) -> contract.Shown:
-    _subscriber(call).shown_in_chat(params.key, frozenset(params.unsaved))
+    call.events.shown_in_chat(params.key, frozenset(params.unsaved))
     return contract.Shown(key=params.key)
 
 
@@ -192,12 +192,6 @@ def _key(text: str) -> SessionKey:
             "INVALID_REQUEST",
             f"sessionKey: {text[:100]!r} is no session's key; chat.open returns it.",
         ) from None
-
-
-def _subscriber(call: Call) -> Subscriber:
-    if call.subscriber is None:
-        raise CallRefused("INVALID_REQUEST", "A chat is open over WebSocket alone.")
-    return call.subscriber
 
 
 HANDLERS: Mapping[str, Handler] = {

@@ -48,7 +48,7 @@ async def _list(call: Call, params: contract.ListParams) -> contract.JobsResult:
 
 async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
     session = await _target(call, params.job.session_key)
-    now_ms = await _cron(call).now_ms()
+    now_ms = await call.fleet.scripts.now_ms()
     job = _new_job(call, params.job, session, now_ms)
     note = {"type": "cron_added", "jobId": job.id, "ts": now_ms}
     await _write(call, job.id, None, job, note)
@@ -59,7 +59,7 @@ async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
 
 async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResult:
     job = await _seen(call, params.job_id)
-    after = _changed_job(call, job, params.updates, await _cron(call).now_ms())
+    after = _changed_job(call, job, params.updates, await call.fleet.scripts.now_ms())
     await _write(call, job.id, job, after, _changes(call, job.id))
     # A call that was made before has changed nothing now.
     return contract.JobResult(job=_shown(call, await _cron(call).job(job.id) or after))
@@ -104,7 +104,7 @@ async def _run(call: Call, params: contract.RunParams) -> contract.RunResult:
             )
     note = _changes(call, job.id)
     entry_id = await CronCalls(call.fleet.calls).run(
-        call.caller, call.id, job, name, now_ms=await _cron(call).now_ms(), note=note
+        call.caller, call.id, job, name, now_ms=await call.fleet.scripts.now_ms(), note=note
     )
     if entry_id is None:
         raise _meanwhile(job.id)

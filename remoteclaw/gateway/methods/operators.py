@@ -8,7 +8,7 @@ from remoteclaw.config import tool_policy
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import RESET_S
-from remoteclaw.gateway.call import Call, Handler, Subscriber
+from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.sessions import answered
 from remoteclaw.messages import ChannelMessage, SessionKey
 from remoteclaw.tools.base import NoParams
@@ -137,14 +137,14 @@ async def reset(call: Call, params: ResetParams) -> ResetResult:
 async def subscribe(call: Call, params: SubscribeParams) -> Subscribed:
     """Have events of a session sent over this connection."""
     sid, key = await _session(call.fleet, params.session_key)
-    await _subscriber(call).subscribe(sid, key)
+    await call.events.subscribe(sid, key)
     return Subscribed(session_key=key)
 
 
 async def unsubscribe(call: Call, params: SubscribeParams) -> Subscribed:
     """Have no more of them sent."""
     sid, key = await _session(call.fleet, params.session_key)
-    _subscriber(call).unsubscribe(sid)
+    call.events.unsubscribe(sid)
     return Subscribed(session_key=key)
 
 
@@ -154,12 +154,6 @@ async def _session(fleet: Fleet, text: str) -> tuple[str, str]:
     if view is None:
         raise CallRefused("NOT_FOUND", f"Nothing is known of session {text!r} any more.")
     return sid, str(view.key)
-
-
-def _subscriber(call: Call) -> Subscriber:
-    if call.subscriber is None:
-        raise CallRefused("INVALID_REQUEST", "Events are sent over WebSocket alone.")
-    return call.subscriber
 
 
 HANDLERS: Mapping[str, Handler] = {
