@@ -123,7 +123,8 @@ class Delivery:
 
     def _given_up(self, category: str, why: str) -> Done:
         # Repeated, it would hold up all that waits behind it.
-        log.warning("reply %s is given up: %s", self._reply.id, why)
+        reply = self._reply
+        log.warning("reply %s to chat %s is given up: %s", reply.id, reply.channel_id, why)
         ids = tuple(id_ for id_ in self._mark.ids if id_ is not None)
         # A dead letter keeps its files; who called is told.
         kept = () if self._reply.call else self._reply.attachments

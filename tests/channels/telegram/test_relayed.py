@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.telegram.adapter import TelegramAdapter
 from remoteclaw.channels.telegram.settings import TelegramAccount
@@ -84,7 +86,7 @@ async def test_what_certainly_was_not_sent_comes_once_and_in_order(
 
 
 async def test_a_person_who_blocked_the_bot_holds_nothing_up_and_is_a_dead_letter(
-    stack: Stack, bot: TelegramBot
+    stack: Stack, bot: TelegramBot, caplog: pytest.LogCaptureFixture
 ) -> None:
     bot.chat(7, closed="bot was blocked by the user")
     bot.chat(8)
@@ -97,3 +99,4 @@ async def test_a_person_who_blocked_the_bot_holds_nothing_up_and_is_a_dead_lette
     (letter,) = await stack.fleet.dead_letters.list()
     shown = run(stack, "deadletters", "show", letter.id).stdout
     assert "The person has blocked the bot in Telegram." in shown
+    assert "to chat 7 is given up: The person has blocked the bot" in caplog.text
