@@ -15,6 +15,7 @@ import orjson
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.delivery import Delivery, Done, failure, settled
 from remoteclaw.channels.live import LiveChats
+from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost, RemoteClawError, Unsupported
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.profiles import profile_of
@@ -126,9 +127,9 @@ class _Rows:
 
     async def _deliver(self, reply: Reply) -> None:
         if reply.operation:
-            await self._reader.check()
-            left_s = await self._reader.left_s(reply.operation)
-            done = Done(answer=await self._operate(reply.operation, left_s))
+            until = boottime() + await self._reader.left_s(reply.operation)
+            await self._reader.check()  # last: it may have been frozen before
+            done = Done(answer=await self._operate(reply.operation, until - boottime()))
             await settled(asyncio.create_task(self._receipt(reply, done)))
             return
         preview = await self._live.take(reply) if self._live else None

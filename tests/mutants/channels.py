@@ -616,4 +616,90 @@ MUTANTS = (
         after='"edited_message")',
         test="test_a_reaction_is_told_with_the_next_message_and_costs_no_turn",
     ),
+    # Guards at each step: killed or frozen there, nothing is lost and nothing said twice.
+    Mutant(
+        "a message that is sent before it is marked",
+        before="told = await self._note(self._mark)",
+        after="told = True",
+        test="test_a_process_that_is_killed_in_the_call[send-after]",
+    ),
+    Mutant(
+        "a receipt before its message",
+        before="sent = await delivery.run()",
+        after="await self._receipt(reply, Done())\nsent = await delivery.run()",
+        test="test_a_process_that_is_killed_in_the_call[send-before]",
+    ),
+    Mutant(
+        "a position before what it stands for",
+        before="waiting = [taking.task for taking in taken.values() if not taking.task.done()]",
+        after="await accounts.advance(self._reader, batch.position)\n"
+        "waiting = [taking.task for taking in taken.values() if not taking.task.done()]",
+        test="test_a_process_at[append-before-kill]",
+    ),
+    Mutant(
+        "a message that is taken in before it is known who wrote it",
+        before="match await access.verdict(incoming):",
+        after='await self._append(SessionKey("main", door.provider, door.account, incoming.chat, '
+        "incoming.sender), incoming.text, access, is_command=None)\n"
+        "match await access.verdict(incoming):",
+        test="test_a_stranger_is_told_a_code_once_and_not_read[test]",
+    ),
+    Mutant(
+        "a preview that is noted by nobody",
+        before="await self._reader.note_preview(sid, id_, {**noted, **since})",
+        after="pass",
+        test="test_a_process_that_is_killed_in_the_call[edit-before]",
+    ),
+    Mutant(
+        "a mark that is obeyed though the claim is over",
+        before="# Redis may have been silent, or this process frozen, since it has agreed.\n"
+        "await self._reader.check()",
+        after="pass",
+        test="test_a_copy_that_was_frozen_sends_nothing",
+    ),
+    Mutant(
+        "a key that is used though the claim is over",
+        before="if self._adapter.has_keys:\n    await self._reader.check()",
+        after="if self._adapter.has_keys:",
+        test="test_nothing_more_is_sent_by_a_key",
+    ),
+    Mutant(
+        "an operation that is done though the claim is over",
+        before="await self._reader.check()  # last: it may have been frozen before",
+        after="",
+        test="test_nothing_more_is_done",
+    ),
+    Mutant(
+        "a preview that is edited though the claim is over",
+        before="await self._reader.check()",
+        after="pass",
+        test="test_nothing_more_is_shown[edited]",
+        within="_edit",
+    ),
+    Mutant(
+        "typing though the claim is over",
+        before="await self._reader.check()",
+        after="pass",
+        test="test_nothing_more_is_shown[typing]",
+        within="_type",
+    ),
+    Mutant(
+        "a preview that is removed though the claim is over",
+        before="await self._reader.check()",
+        after="pass",
+        test="test_nothing_more_is_removed",
+        within="_remove",
+    ),
+    Mutant(
+        "a poll though the claim is over",
+        before="await self._reader.check()\ntry:\n    return await self._adapter.poll(position)",
+        after="try:\n    return await self._adapter.poll(position)",
+        test="test_nothing_more_is_read",
+    ),
+    Mutant(
+        "a name that is another person's id",
+        before="from_=incoming.sender,",
+        after="from_=incoming.sender_name or incoming.sender,",
+        test="test_no_name_makes_somebody_of_another_person[telegram]",
+    ),
 )

@@ -1,5 +1,6 @@
 """A program between a platform and RemoteClaw: messages in, answers out, both signed."""
 
+import asyncio
 import base64
 import contextlib
 import time
@@ -12,6 +13,7 @@ import pytest
 
 from remoteclaw.channels.webhook.signing import signed_headers
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.messages import SessionKey
 from tests.support.command import REMOTECLAW, Process, run_command, start_program
@@ -109,6 +111,36 @@ async def test_what_passed_is_read_with_its_reactions(
     assert (asked["id"], asked["from"], asked["text"]) == ("1", "ada", "hello")
     assert (answered["id"], answered["from"]) == ("m1", "you")
     assert [one["emoji"] for one in answered["reactions"]] == ["👍"]
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_a_message_whose_gateway_is_killed_is_taken_once_by_another_copy(
+    stack: Stack, receiver: Receiver, side: Any
+) -> None:
+    proxy = await stack.proxied()
+    about = {"token": TOKEN, "url": receiver.url, "allow": ["ada"]}
+    stack.configure(channels={"webhook": about})
+    env = {"REMOTECLAW__GATEWAY__PORT": "0"}
+    at_proxy = {**env, "REMOTECLAW__REDIS__URL": proxy.url}
+    failpoint = proxy.arm("append", side)
+    async with gateway_process(stack, **at_proxy) as (door, killed):
+        posting = asyncio.create_task(post(door, message("1", "one")))
+        await failpoint.wait()
+        killed.kill()
+        with pytest.raises(aiohttp.ClientError):
+            await posting
+        failpoint.cut()
+    async with (
+        gateway_process(stack, **env) as (first, _),
+        gateway_process(stack, **env) as (second, _),
+    ):
+        for door, number in ((first, "1"), (second, "1"), (second, "2"), (first, "2")):
+            assert (await post(door, message(number, number)))[0] == 200
+
+    session = SessionKey("main", "webhook", "default", "ada", "ada")
+    client: Any = stack.fleet.scripts.client
+    entries = await client.xrange(keys.inbound(session.sid))
+    assert [decode_entry(*entry).message.id for entry in entries] == ["1", "2"]
 
 
 async def test_who_has_no_token_learns_nothing(
