@@ -17,6 +17,7 @@ from tests.support.pictures import png
 from tests.support.platform import Platform
 from tests.support.stack import Stack
 from tests.support.turns import Turn, ask, gateway, operator
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -195,8 +196,8 @@ async def test_a_file_waits_for_its_adapter_with_its_message(
     assert await client.pttl(blob) > 7 * 24 * 3600 * 1000
     platform = Platform(directory / "platform")
     async with platform.served(stack.fleet):
-        await turn.call("message_reply", message="and on")
-    assert platform.chat("a")[0].files == {"plan.txt": "the plan"}
+        (file,) = await eventually(lambda: platform.chat("a"))
+    assert file.files == {"plan.txt": "the plan"}
 
 
 async def test_an_operator_sends_nothing_of_this_computer(
