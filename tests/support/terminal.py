@@ -43,6 +43,8 @@ class Terminal:
         self._stream = pyte.ByteStream(self._screen)
         self.raw = b""
         """Everything that the program has written."""
+        self._shown: str | None = None
+        """What `shown()` returns, until there is more of it."""
 
     @classmethod
     @contextlib.contextmanager
@@ -153,11 +155,11 @@ class Terminal:
 
     def shown(self) -> str:
         """Return what the screen shows and what has scrolled out of it, line by line."""
-        above = [
-            "".join(line[column].data for column in range(self._screen.columns)).rstrip()
-            for line in self._screen.history.top
-        ]
-        return "\n".join([*above, *(line.rstrip() for line in self._screen.display)]).rstrip()
+        if self._shown is None:
+            on_screen = map(self._screen.buffer.__getitem__, range(self._screen.lines))
+            lines = [_text(line) for line in (*self._screen.history.top, *on_screen)]
+            self._shown = "\n".join(lines).rstrip()
+        return self._shown
 
     def narrow(self, columns: int) -> None:
         """Make the screen narrower, which wraps its lines again as most terminals do."""
@@ -169,6 +171,7 @@ class Terminal:
             line[at : at + columns] for line in lines for at in range(0, len(line) or 1, columns)
         ]
         height = sum(max(-(-len(line) // columns), 1) for line in lines[:above])
+        self._shown = None
         self._screen = pyte.HistoryScreen(columns, rows, history=2000)
         self._stream = pyte.ByteStream(self._screen)
         self._stream.feed("\r\n".join(wrapped).encode())
@@ -185,7 +188,7 @@ class Terminal:
     def cursor(self) -> tuple[str, int]:
         """The row that the cursor is in, and its column."""
         cursor = self._screen.cursor
-        return self._screen.display[cursor.y].rstrip(), int(cursor.x)
+        return _text(self._screen.buffer[cursor.y]), int(cursor.x)
 
     def rows(self) -> list[list[pyte.screens.Char]]:
         """Return what `shown()` returns as characters with their looks."""
@@ -222,4 +225,11 @@ class Terminal:
         with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
             data = self._child.read_nonblocking(65536, timeout=0.05)
             self.raw += data
+            self._shown = None
             self._stream.feed(data)
+
+
+def _text(line: Mapping[int, pyte.screens.Char]) -> str:
+    """Return the text of a row of a screen; behind a wide character there is an empty one."""
+    columns = range(max(line, default=-1) + 1)
+    return "".join(line[column].data if column in line else " " for column in columns).rstrip()
