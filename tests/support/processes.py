@@ -22,17 +22,21 @@ def marked_processes(home: Home) -> list[int]:
     """Return the agents, their tools and their holders that belong to a state directory."""
     wanted = os.fsencode(home.path)
     found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
+    for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            environment = Path(f"/proc/{name}/environ").read_bytes()
-            command = Path(f"/proc/{name}/cmdline").read_bytes()
-            cwd = os.fsencode(Path(f"/proc/{name}/cwd").readlink())
-            is_ours = b"REMOTECLAW_HOLDER=" in environment or b"program.main()" in command
-            if is_ours and (wanted in environment or wanted in cwd or wanted in command):
+            # Behind each test all processes of the machine are looked at.
+            environment, command = _read(f"/proc/{name}/environ"), _read(f"/proc/{name}/cmdline")
+            if b"REMOTECLAW_HOLDER=" not in environment and b"program.main()" not in command:
+                continue
+            cwd = os.fsencode(os.readlink(f"/proc/{name}/cwd"))
+            if wanted in environment or wanted in cwd or wanted in command:
                 found.append(int(name))
     return found
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
 
 
 def is_alive(pid: int) -> bool:

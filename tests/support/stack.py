@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import uuid
@@ -19,7 +20,7 @@ from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.messages import ChannelMessage, Deliver, Origin, SessionKey
-from remoteclaw.up.embedded import find_server
+from remoteclaw.up.embedded import ServerProgram, find_server
 from remoteclaw.up.supervisor import worker_command
 from tests.support.command import RQ, Process, start_program
 from tests.support.failpoints import Proxy
@@ -45,7 +46,7 @@ class Stack:
         self.home = home
         (home.path / "db").mkdir()
         db = home.path / "db"
-        self.redis = Server(find_server(db), db, (), appendfsync=appendfsync)
+        self.redis = Server(_new_server(), db, (), appendfsync=appendfsync)
         self.workers: list[Process] = []
         self.lease_s = LEASE_S
         self.agent: dict[str, Any] = {"runtime": "demo"}
@@ -268,6 +269,12 @@ class Stack:
             return next((s.detail or s.name for s in outcome.steps if s.name == step), None)
 
         return str(await eventually(detail, within_s=within_s))
+
+
+@functools.cache
+def _new_server() -> ServerProgram:
+    """Return the server that new state directories get; a search starts each that it finds."""
+    return find_server(Path(os.devnull))
 
 
 def message(text: str, **fields: Any) -> ChannelMessage:
