@@ -9,20 +9,19 @@ import click
 from remoteclaw import __version__
 from remoteclaw.cli import archive, files  # noqa: F401 - they add commands to `sessions`
 from remoteclaw.cli.agents import agents
+from remoteclaw.cli.archive import stop
 from remoteclaw.cli.channel import channel
 from remoteclaw.cli.chat import chat
 from remoteclaw.cli.config import config
 from remoteclaw.cli.cron import cron
-from remoteclaw.cli.deadletters import deadletters
+from remoteclaw.cli.deadletters import deadletters, replies
 from remoteclaw.cli.edge import Edge
 from remoteclaw.cli.pairing import pairing
 from remoteclaw.cli.parts import gateway, mcp, sweep, worker
 from remoteclaw.cli.policy import policy
-from remoteclaw.cli.replies import replies
 from remoteclaw.cli.send import send
 from remoteclaw.cli.sessions import sessions
 from remoteclaw.cli.status import doctor, status
-from remoteclaw.cli.stop import stop
 from remoteclaw.cli.token import token
 from remoteclaw.cli.up import up
 from remoteclaw.cli.usage import usage

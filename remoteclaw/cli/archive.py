@@ -1,4 +1,4 @@
-"""The commands about what was said: `sessions reset`, `archive`, `export` and `forget`."""
+"""The end of what a session does or has said: `stop`, `sessions reset`, `archive` and others."""
 
 import sys
 import uuid
@@ -14,6 +14,8 @@ from remoteclaw.errors import NotFound
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
+
+__all__ = ["stop"]
 
 
 @sessions.command("reset")
@@ -134,3 +136,13 @@ async def forget_session(fleet: "Fleet", session: str) -> None:
     """
     was_there = await fleet.sessions.forget(await fleet.sessions.find(session))
     echo("It is gone." if was_there else "Nothing was recorded of this conversation.")
+
+
+@click.command()
+@session_argument
+@with_fleet
+async def stop(fleet: "Fleet", session: str) -> None:
+    """Stop what a session is doing and has waiting."""
+    count = await fleet.sessions.stop(await fleet.sessions.find(session))
+    messages = "message" if count == 1 else "messages"
+    echo(f"Stopping {count} {messages}." if count else "There was nothing to stop.")

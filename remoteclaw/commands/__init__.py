@@ -2,7 +2,6 @@
 
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.commands.parse import parse
-from remoteclaw.commands.table import COMMANDS
-from remoteclaw.commands.taking import Taken, take
+from remoteclaw.commands.table import COMMANDS, Taken, take
 
 __all__ = ["COMMANDS", "Answer", "Asked", "Taken", "parse", "take"]

@@ -6,10 +6,10 @@ from typing import Literal
 
 from remoteclaw.commands import changes, choosing, looking, pairing, resuming, working
 from remoteclaw.commands.asked import Answer, Asked
-from remoteclaw.commands.parse import Command
+from remoteclaw.commands.parse import Command, parse, unescaped
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
 
-__all__ = ["COMMANDS", "CommandSpec", "answer", "help_text"]
+__all__ = ["COMMANDS", "CommandSpec", "Taken", "answer", "help_text", "take"]
 
 Scope = Literal["everyone", "owner"]
 
@@ -114,3 +114,30 @@ async def answer(command: Command, asked: Asked) -> Answer | None:
         raise
     except RemoteClawError as error:
         return Answer(str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What comes of a message."""
+
+    answer: Answer | None
+    """The answer to its command, if it is one."""
+    text: str
+    """What the agent is sent; nothing if the answer is all."""
+    is_command: bool | None
+    """Whether that is a command for the agent's CLI; None if the queue is to look."""
+
+
+async def take(text: str, asked: Callable[[str], Asked], *, has_files: bool) -> Taken:
+    """Look whether a message is a command, and do it; `asked` is given what stands behind its name.
+
+    Raises `RedisUnavailable` and `RedisRefused`.
+    """
+    if has_files:  # the caption of a file is looked at by the queue, which knows /new there
+        return Taken(None, unescaped(text), None)
+    told = None
+    if command := parse(text):
+        told = await answer(command, asked(command.rest))
+    if told is None:
+        return Taken(None, unescaped(text), False)
+    return Taken(told, told.forward, told.is_for_cli)

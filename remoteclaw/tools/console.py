@@ -41,15 +41,10 @@ class Opened(Result):
     session_key: str
     sid: str
     agent: str
-    runtime: str
-    """The agent's CLI."""
     model: str | None
     """The model that it is to use; None for the CLI's own choice."""
     workspace: str
     """The directory in which it works."""
-    permissions: str
-    user: str
-    """Under which name the person writes."""
     is_console: bool
     """Whether its replies come as `chat.message`; those of another channel's session go there, and
     come here with `session.outcome`."""

@@ -20,7 +20,6 @@ from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import CurrentConfig
 from remoteclaw.config.model import Config
-from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.fitness import check_fitness
@@ -33,7 +32,7 @@ from remoteclaw.host.process import end_orphans, end_strays, is_alive, spawn, st
 from remoteclaw.session.launch import LIFELINE, UP_PREFIX
 from remoteclaw.up.embedded import EmbeddedRedis
 from remoteclaw.up.lock import locked
-from remoteclaw.up.sweep import sweep_host
+from remoteclaw.up.sweep import sweeping
 
 __all__ = ["Supervisor", "gateway_command", "worker_command"]
 
@@ -192,12 +191,7 @@ class Supervisor:
         count = self._config.fleet.workers
         duties = [self._keep_gateway(sockets)]  # it takes the longest to start
         duties += [self._keep_worker(number, lifeline) for number in range(count)]
-        duties += [self.fleet.sweeper.run(), sweep_host(self.fleet, self._home)]
-        duties += [
-            Scheduler(self.fleet.scripts, self.fleet.waker).run(),
-            self._keep_logs(),
-            self._keep_channels(),
-        ]
+        duties += [*sweeping(self.fleet, self._home), self._keep_logs(), self._keep_channels()]
         if self._redis:
             duties.append(self._keep_redis(self._redis))
         return duties

@@ -1,16 +1,19 @@
-"""The sweep of one host: what dead workers and killed holders have left there."""
+"""The sweep: sessions without a worker, cron jobs that are due, and what was left on this host."""
 
 import asyncio
 import contextlib
 import logging
+from collections.abc import Coroutine
+from typing import Any
 
 from remoteclaw.config.home import Home
+from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.holder.runs import remove_dead_runs
 from remoteclaw.host.process import end_strays, is_alive
 
-__all__ = ["sweep_host"]
+__all__ = ["sweeping"]
 
 #: Interval of the sweep, in seconds.
 SWEEP_HOST_S = 2.0
@@ -20,7 +23,13 @@ DEAD_RUN_S = 60
 log = logging.getLogger(__name__)
 
 
-async def sweep_host(fleet: Fleet, home: Home) -> None:
+def sweeping(fleet: Fleet, home: Home) -> list[Coroutine[Any, Any, None]]:
+    """Return what sweeps until it is cancelled; any number may run."""
+    scheduler = Scheduler(fleet.scripts, fleet.waker)
+    return [fleet.sweeper.run(), scheduler.run(), _sweep_host(fleet, home)]
+
+
+async def _sweep_host(fleet: Fleet, home: Home) -> None:
     """Release the sessions of dead workers, and end what killed holders have left."""
     while True:
         with contextlib.suppress(RedisUnavailable, RedisRefused):

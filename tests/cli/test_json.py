@@ -36,8 +36,8 @@ FACTS = {
     "usage": f"agent {USAGE}",
     "token list": "id name scope created_ms expires_ms is_expired",
     "sessions list": f"{SESSION} usage",
-    "sessions show SID": f"{SESSION} started_by has_started worker host lane turn phase usage "
-    "conversations",
+    "sessions show SID": f"{SESSION} project started_by has_started worker host lane turn phase "
+    "usage conversations",
     "sessions trace SID": "reference session status steps usage error",
     "sessions queue SID": "mode debounce_ms cap drop own",
     "sessions archive SID": "number ended_ms messages why",
