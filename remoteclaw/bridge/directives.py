@@ -20,7 +20,7 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 #: What may become one, and how long it is then at most, in characters.
-_MAYBE_TAG = re.compile(r"\[(?:\[[ \t]{0,9}(?:[ra][^\n]*)?)?", re.IGNORECASE)
+_MAYBE_TAG = re.compile(r"\[\[[ \t]{0,9}(?:[ra][^\n]*)?", re.IGNORECASE)
 MOST_TAG = 4200
 
 #: How much of an answer's end is held back as the token at most, in characters.
@@ -116,8 +116,7 @@ class Directives:
 def _maybe_tag_at(text: str, start: int) -> int:
     """Return the position of what may become a tag at the end of a text; else the text's end."""
     at = text.rfind("[[", start)
-    if (at < 0 or "]]" in text[at:]) and text.endswith("[", start):
-        at = len(text) - 1
-    if at < 0 or len(text) - at >= MOST_TAG or "]]" in text[at:]:
-        return len(text)
-    return at if _MAYBE_TAG.fullmatch(text, at) else len(text)
+    may_grow = 0 <= at and len(text) - at < MOST_TAG and "]]" not in text[at:]
+    if may_grow and _MAYBE_TAG.fullmatch(text, at):
+        return at
+    return len(text) - text.endswith("[", start)

@@ -51,6 +51,7 @@ def fed(directives: Directives, *deltas: str) -> str:
 
 @given(TEXTS, st.lists(st.integers(1, 7), max_size=40))
 @example("[[reply_to_currently]][[reply_to_current]]", [1, 1, 1, 1, 5, 7, 7])
+@example("[[attach: \n\n[[reply_to_current]]", [1, 1, 1, 3, 7])
 def test_how_the_stream_is_cut_makes_no_difference(text: str, sizes: list[int]) -> None:
     deltas, position = [], 0
     for size in sizes:
