@@ -116,7 +116,7 @@ class Directives:
 def _maybe_tag_at(text: str, start: int) -> int:
     """Return the position of what may become a tag at the end of a text; else the text's end."""
     at = text.rfind("[[", start)
-    may_grow = 0 <= at and len(text) - at < MOST_TAG and "]]" not in text[at:]
+    may_grow = at >= 0 and len(text) - at < MOST_TAG and "]]" not in text[at:]
     if may_grow and _MAYBE_TAG.fullmatch(text, at):
         return at
     return len(text) - text.endswith("[", start)

@@ -16,7 +16,7 @@ from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost, PlatformAway, PlatformRefused, PlatformUnknown
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.reader import Mark, ReplyReader
+from remoteclaw.fleet.reader import CLAIM_MS, Mark, ReplyReader
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import Part, Reply, Sent
@@ -460,12 +460,15 @@ async def test_a_copy_that_was_frozen_sends_nothing(stack: Stack, platform: Plat
     assert [event["text"] for event in platform.delivered] == [f"{AGAIN}one"]
 
 
-async def test_no_call_begins_late_in_a_claim(stack: Stack) -> None:
-    reader = stack.fleet.replies.reader("test", "default", claim_ms=500)
+async def test_no_call_begins_late_in_a_claim(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = stack.fleet.replies.reader("test", "default")
     assert await reader.claim()
     assert reader.is_mine
 
-    await asyncio.sleep(0.4)  # 0.8 of it
+    late_s = 0.8 * CLAIM_MS / 1000
+    monkeypatch.setattr("remoteclaw.fleet.reader.boottime", lambda: boottime() + late_s)
 
     assert not reader.is_mine
     assert await stack.fleet.scripts.client.exists(keys.reader("test", "default"))

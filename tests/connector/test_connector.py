@@ -329,14 +329,14 @@ async def test_a_call_that_goes_on_breaking_is_reported_as_unknown() -> None:
 
 async def test_attempts_have_no_more_time_than_one_call() -> None:
     async def script(exchange: Exchange) -> None:
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.5)
         exchange.close()
 
     gateway = ScriptedGateway(script)
-    async with gateway.running(), Pipes.of(gateway.url, patience_s=1) as agent:
+    async with gateway.running(), Pipes.of(gateway.url, patience_s=2) as agent:
         heard = await agent.call("echo", 1)
 
-    assert "has not answered echo within 1 s" in failure_of(heard)
+    assert "has not answered echo within 2 s" in failure_of(heard)
     assert 1 < len(gateway.seen) < 5
 
 
