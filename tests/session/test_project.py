@@ -11,6 +11,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods.chats import HANDLERS as CHATS
 from remoteclaw.gateway.methods.tasks import HANDLERS as TASKS
 from remoteclaw.messages import SessionKey
+from tests.support.agents import AgentCli
 from tests.support.channel import TestChannel
 from tests.support.cli import run
 from tests.support.stack import REPLIES, Stack
@@ -195,3 +196,27 @@ async def test_what_an_agent_starts_and_sends_is_of_the_project(
     assert post.files == {"plan.txt": "the plan"}
     (child,) = await stack.fleet.sessions.children(session.sid)
     assert child.project == "web"
+
+
+async def test_the_real_claude_has_a_conversation_in_each_project(
+    stack: Stack, claude: AgentCli, tmp_path: Path
+) -> None:
+    stack.configure(claude.config())
+    configure(stack, web=str(tmp_path))
+    await stack.start_worker()
+    first = await stack.append("my colour is green SAY:It is green.")
+    await stack.outcome(first)
+
+    await stack.fleet.sessions.bind(first.session, "web")
+    noted = await stack.ask("RECALL")
+    asked = claude.model.bodies().splitlines()[-1].replace("\\", "")
+    await stack.fleet.sessions.bind(first.session, None)
+    back = await stack.ask("RECALL")
+
+    assert noted == "RECALL []"
+    assert '{"you":"It is green."}' in asked
+    assert "my colour is green" in back
+    assert LOST not in back
+    view = await stack.fleet.sessions.view(first.session.sid)
+    assert view is not None
+    assert len({*view.session_ids.values()}) == 2

@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,6 +174,30 @@ async def test_a_reaction_is_told_with_the_next_message_and_costs_no_turn(
     assert reaction.message_id == str(answer["message_id"])
     assert (reaction.text or "")[:20] == answer["text"][:20]
     assert bye.reactions == ()
+
+
+async def test_a_topic_works_in_a_project_and_the_others_do_not(
+    stack: Stack, bot: TelegramBot, channel: Channel, tmp_path: Path
+) -> None:
+    (tmp_path / "of-the-web.txt").write_text("")
+    with stack.home.config_file.open("a") as file:
+        file.write(f'[projects]\nweb = "{tmp_path}"\n')
+    await stack.start_worker()
+    channel.start()
+    bot.chat(GROUP, topics=[5, 6])
+    bot.say(f"/project@{bot.username} web", chat=GROUP, by=ANN, thread=5)
+    await eventually(lambda: "this chat works in web" in "".join(bot.texts(GROUP)))
+    for topic in (5, 6):
+        bot.say(f"@{bot.username} hello", chat=GROUP, by=ANN, thread=topic)
+    await eventually(lambda: "".join(bot.texts(GROUP)).count("message 1 of our") == 2)
+    await settled(stack)
+
+    said = dict.fromkeys((5, 6), "")
+    for message in bot.chat(GROUP):
+        if message["from"]["id"] == bot.id:
+            said[message["message_thread_id"]] += message["text"]
+    assert "of-the-web.txt" in said[5]
+    assert "of-the-web.txt" not in said[6]
 
 
 async def test_a_process_that_is_killed_while_it_sends_loses_nothing(
