@@ -1,5 +1,6 @@
 """Previews of turns that run, and typing, on a platform that can edit messages."""
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -12,10 +13,13 @@ import pytest
 from remoteclaw.channels import delivery, live
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
+from remoteclaw.host import process
+from remoteclaw.session.notices import SECOND_TRY
 from tests.support.bridges import script
 from tests.support.leases import postpone
 from tests.support.platform import Platform
-from tests.support.stack import REPLIES, Stack
+from tests.support.processes import children, is_alive
+from tests.support.stack import REPLIES, Stack, kill
 from tests.support.talks import Talk, heard
 from tests.support.waiting import eventually
 
@@ -405,3 +409,36 @@ async def test_a_turn_of_a_real_worker_is_shown(
 
     assert shown(platform) == ["It is made. All is well."]
     assert len(platform.did("preview")) == 1
+
+
+#: An agent that says something and hangs the first time, and then answers.
+HANGS = """
+turn()
+if not os.path.exists('begun'):
+    open('begun', 'w')
+    say(type='text', text='Let me see')
+    time.sleep(1000)
+say(type='text', text='Done.')
+say(type='done')
+"""
+
+
+async def test_a_worker_that_is_killed_while_its_turn_is_shown_leaves_its_second_try_alone(
+    stack: Stack, platform: Platform, directory: Path
+) -> None:
+    command = list(script(directory, HANGS))
+    stack.configure({"runtime": "demo", "command": command})
+    worker = await stack.start_worker()
+    sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+    async with served(stack, platform):
+        await stack.append("go")
+        await eventually(lambda: shown(platform) == ["Let me see"])
+        (horse,) = children(worker.pid)
+        kill(horse)
+        await eventually(lambda: not is_alive(horse))
+        await stack.fleet.sweeper.release_dead(stack.home.host_id, process.is_alive)
+        await eventually(lambda: "Done." in platform.texts)
+        await settled(stack)
+    sweeping.cancel()
+
+    assert shown(platform) == [SECOND_TRY, "Done."]
