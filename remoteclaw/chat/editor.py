@@ -201,7 +201,7 @@ class Editor:
         """
         app = self._session.app
         drawn = app.renderer.last_rendered_screen
-        if drawn and self._look.rewraps:
+        if drawn:
             columns = app.output.get_size().columns
             cursor = drawn.get_cursor_position(app.layout.current_window)
             above = (drawn.data_buffer[row] for row in range(cursor.y))

@@ -65,8 +65,6 @@ class Look:
     """False for dumb terminals and under NO_COLOR; bold and dim text are colours, too."""
     has_links: bool = False
     """Whether a text can be a link; else its address stands behind it."""
-    rewraps: bool = True
-    """Whether it wraps lines again when it becomes narrower, as all do but a few old ones."""
 
     @classmethod
     def of(cls, environ: Mapping[str, str] = os.environ) -> "Look":
@@ -75,10 +73,7 @@ class Look:
         if term in ("", "dumb", "unknown") or environ.get("NO_COLOR"):
             return cls(has_colours=False)
         links = any(name in environ for name in _LINKING)
-        return cls(
-            has_links=links or environ.get("TERM_PROGRAM") in _LINKING_PROGRAMS,
-            rewraps=not (term == "linux" or "XTERM_VERSION" in environ),
-        )
+        return cls(has_links=links or environ.get("TERM_PROGRAM") in _LINKING_PROGRAMS)
 
 
 class Painter:

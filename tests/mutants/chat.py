@@ -191,7 +191,7 @@ MUTANTS = (
     ),
     Mutant(
         "lines that stay where a narrower terminal has wrapped them",
-        before="if drawn and self._look.rewraps:",
+        before="if drawn:",
         after="if False:",
         test="test_a_narrower_terminal_shows_each_line_once",
     ),
