@@ -69,29 +69,36 @@ class Access:
         """Groups are let in as a whole: what each person's message may do, their rights decide."""
         if not incoming.is_for_us:
             return Verdict.IGNORED
-        groups = self.config.channel(self.provider).groups
-        if incoming.chat in groups or await self._is_paired(incoming.chat):
+        if await self._is_let_in(incoming.chat):
             return Verdict.ADMITTED
         return Verdict.NEW_GROUP if self.is_owner(incoming) else Verdict.IGNORED
 
     async def move(self, incoming: Incoming) -> None:
-        """Let a group in under the new id that the platform has given it, if it was under its old.
+        """Have a group that was let in go on where its platform has given it another id."""
+        first, now = incoming.chat, incoming.moved_to
+        if now is None or not await self._is_let_in(first):
+            return
+        await self.fleet.accounts.move(self.provider, self.account, chat=first, to=now)
+        log.warning(
+            "the group %s of %s has the id %s now: here it goes on by its first one",
+            first,
+            self.provider,
+            now,
+        )
 
-        What is configured for it by its id, such as its tools, goes by the old one.
+    async def first_id(self, incoming: Incoming) -> str:
+        """Return the id that a message's chat had first: its conversation and rights go by that.
+
+        A group that was let in by its new id, too, is another chat.
         """
-        groups = self.config.channel(self.provider).groups
-        if incoming.moved_to and (incoming.chat in groups or await self._is_paired(incoming.chat)):
-            await self.fleet.pairings.add(
-                *(self.provider, self.account, incoming.moved_to),
-                name="a group",
-                by=f"the group {incoming.chat}, which it was",
-            )
-            log.warning(
-                "the group %s of %s is called %s now",
-                incoming.chat,
-                self.provider,
-                incoming.moved_to,
-            )
+        chat = incoming.chat
+        if not incoming.is_group:
+            return chat
+        first = await self.fleet.accounts.first_id(self.provider, self.account, chat)
+        return chat if first == chat or await self._is_let_in(chat) else first
+
+    async def _is_let_in(self, group: str) -> bool:
+        return group in self.config.channel(self.provider).groups or await self._is_paired(group)
 
     async def _is_paired(self, id_: str) -> bool:
         return await self.fleet.pairings.has(self.provider, self.account, id_)

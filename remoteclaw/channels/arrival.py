@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from remoteclaw import commands
 from remoteclaw.channels.access import Access, Verdict
@@ -103,6 +103,15 @@ class Arrival:
         door, incoming = self.door, self.incoming
         self._message("-")  # else its ids are none, and nothing goes by them
         access = Access(door.config(), door.fleet, door.provider, door.account)
+        first = await access.first_id(incoming)
+        if first != incoming.chat:
+            renamed = replace(incoming, chat=first, now_called=incoming.chat)
+            await replace(self, incoming=renamed)._take_in(access)
+        else:
+            await self._take_in(access)
+
+    async def _take_in(self, access: Access) -> None:
+        incoming = self.incoming
         if incoming.moved_to is not None:
             await access.move(incoming)
             return
@@ -123,6 +132,11 @@ class Arrival:
             case Verdict.NEW_GROUP:
                 await self._admit(access, only_pairing=True)
 
+    @property
+    def _name(self) -> str:
+        """Names the message in its chat: one with another id numbers its messages anew."""
+        return " ".join(filter(None, (self.incoming.now_called, self.incoming.id)))
+
     async def _react(self, config: Config) -> None:
         """Note a reaction to a message of ours: it is told with the next message to its session."""
         fleet, about, emoji = self.door.fleet, self._message("-"), self.incoming.reaction
@@ -131,7 +145,9 @@ class Arrival:
         place = about.provider, about.account, about.channel_id
         if of := await fleet.replies.said(*place, about.reply_to_id):
             keep_ms = config.record.history_ms
-            await fleet.history.add_reaction(about, emoji, sid=of.sid, keep_ms=keep_ms)
+            await fleet.history.add_reaction(
+                about, emoji, once=self._name, sid=of.sid, keep_ms=keep_ms
+            )
 
     async def _introduce(self) -> None:
         """Tell a stranger their code, once."""
@@ -192,6 +208,7 @@ class Arrival:
             self._message("-"),
             self.incoming.text,
             files,
+            once=self._name,
             sid=session.sid if is_for_agent else None,
             keep_ms=config.record.history_ms,
         )
@@ -228,7 +245,7 @@ class Arrival:
         if came.said:
             words = one_line(" ".join(came.said), most=MOST_SAID)
             told = SAID.format(words=words)
-            await self._say(told, call=(self.incoming.id, "said"), is_silent=True)
+            await self._say(told, call=(self._name, "said"), is_silent=True)
         if came.heard and not text.strip():
             is_command = False  # what is spoken is none
         text = "\n\n".join(filter(None, (text, *came.heard)))
@@ -239,11 +256,12 @@ class Arrival:
                     agent=session.agent,
                     is_command=is_command,
                     is_shared=session.is_shared,
+                    once=self._name,
                 )
             except MessageRefused as refusal:
                 came.problems.append(str(refusal))
         if came.problems:
-            await self._say("\n".join(came.problems), call=(self.incoming.id, "problems"))
+            await self._say("\n".join(came.problems), call=(self._name, "problems"))
 
     def _message(
         self,
@@ -321,7 +339,7 @@ class Arrival:
     ) -> None:
         """Have the chat told something, once: by its name, which is that of the message."""
         door, incoming = self.door, self.incoming
-        name = "\0".join((door.provider, door.account, incoming.chat, *(call or (incoming.id, ""))))
+        name = "\0".join((door.provider, door.account, incoming.chat, *(call or (self._name, ""))))
         payload = reply_payload(
             sid=OPERATOR,
             turn="",

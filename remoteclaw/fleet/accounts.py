@@ -3,9 +3,10 @@
 import math
 from dataclasses import dataclass
 
-from remoteclaw.clock import now_ms
+from remoteclaw.clock import boottime, now_ms
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.inbound import APPEND_S
 from remoteclaw.fleet.reader import ReplyReader
 
 __all__ = ["AccountView", "Accounts"]
@@ -65,6 +66,17 @@ class Accounts:
             },
             deadline=math.inf,
         )
+
+    async def first_id(self, provider: str, account: str, chat: str) -> str:
+        """Return the id that a chat had first: all that is kept of it goes by that."""
+        client, moved = self._scripts.client, keys.moved(provider, account)
+        found = await self._scripts.call(client.hget, moved, chat, deadline=boottime() + APPEND_S)
+        return chat if found is None else str(found.decode())
+
+    async def move(self, provider: str, account: str, *, chat: str, to: str) -> None:
+        """Note the new id of a chat; it goes on by its first one."""
+        client, moved = self._scripts.client, keys.moved(provider, account)
+        await self._scripts.call(client.hset, moved, to, chat, deadline=boottime() + APPEND_S)
 
     async def leave(self, reader: ReplyReader) -> None:
         """Give the claim up, so that another process takes over at once."""

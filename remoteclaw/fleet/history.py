@@ -37,10 +37,11 @@ class History:
         text: str,
         files: Sequence[str],
         *,
+        once: str,
         sid: str | None,
         keep_ms: int,
     ) -> list[Reaction]:
-        """Note what a person has written: a message that goes to a session, or a command.
+        """Note what a person has written, `once`: a message that goes to a session, or a command.
 
         It is kept for so long behind the last of the chat, for 0 not at all. Return the reactions
         to that session's messages since the last one that went there.
@@ -54,18 +55,18 @@ class History:
             "at": message.timestamp,
             "replaces": message.replaces,
         }
-        before = await self._add(message, line, keep_ms)
+        before = await self._add(message, line, once, keep_ms)
         return _untold(before, sid) if sid else []
 
     async def add_reaction(
-        self, message: ChannelMessage, emoji: str, *, sid: str, keep_ms: int
+        self, message: ChannelMessage, emoji: str, *, once: str, sid: str, keep_ms: int
     ) -> None:
         """Note how a person reacts by now to a message of a session, that it is a reply to."""
         line = {"of": message.reply_to_id, "emoji": shortened(emoji), "sid": sid}
-        await self._add(message, line, keep_ms)
+        await self._add(message, line, once, keep_ms)
 
     async def _add(
-        self, message: ChannelMessage, line: dict[str, Any], keep_ms: int
+        self, message: ChannelMessage, line: dict[str, Any], once: str, keep_ms: int
     ) -> list[dict[str, Any]]:
         if not keep_ms:
             return []
@@ -74,7 +75,7 @@ class History:
             "pass",
             keys={"history": keys.history(message.provider, message.account, message.channel_id)},
             args={
-                "name": message.id,
+                "name": once,
                 "line": orjson.dumps({**line, **by}),
                 "most": MOST,
                 "keep_ms": keep_ms,

@@ -90,10 +90,12 @@ class Inbound:
         lane: Lane = "agents",
         is_command: bool | None = None,
         is_shared: bool = False,
+        once: str = "",
     ) -> Accepted:
         """Accept a message: when this returns, it is stored, and a worker is told if one must be.
 
-        Repeating it is harmless: the message's id is remembered for 7 days. It goes to its sender's
+        Repeating it is harmless: the message's id, or the name that it has `once`, is remembered
+        for 7 days. It goes to its sender's
         conversation in the chat, or to the one that all people there share.
         In the lane `background` it waits behind what people send. A command to stop takes effect
         here, in the same step. `is_command` says of a message that was looked at before whether it
@@ -107,7 +109,9 @@ class Inbound:
         try:
             does = at_once(message) if is_command is None else ""
             title, is_new = title_of(message, has_commands=is_command is None)
-            return await self._append(session, message, entry, lane, does, title, is_new=is_new)
+            return await self._append(
+                session, message, entry, lane, does, title, is_new=is_new, once=once
+            )
         except RedisUnavailable as error:
             if error.may_have_run:
                 raise PerhapsSent(PERHAPS_SENT.format(sid=session.sid[:8])) from None
@@ -123,13 +127,14 @@ class Inbound:
         title: str | None,
         *,
         is_new: bool,
+        once: str = "",
     ) -> Accepted:
         sid = session.sid
         status, entry_id, queue = await self._scripts.run(
             "append",
             keys={
                 **entry_keys(session),
-                "seen": keys.dedupe(session, message.id),
+                "seen": keys.dedupe(session, once or message.id),
                 "blobs": [keys.blob(sid, attachment.blob) for attachment in message.attachments],
             },
             args={

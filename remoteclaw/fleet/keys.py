@@ -295,6 +295,11 @@ def position(provider: str, account: str) -> str:
     return f"rc:position:{provider}:{account}"
 
 
+def moved(provider: str, account: str) -> str:
+    """Hash: the first ids of chats that their platform has given another one, by that."""
+    return f"rc:moved:{provider}:{account}"
+
+
 def account(provider: str, account: str) -> str:
     """Hash: what the process that runs an account tells of it: name, problem, counts."""
     return f"rc:account:{provider}:{account}"

@@ -60,7 +60,9 @@ class Incoming:
     """In place of a message: the emoji with which its sender reacts by now to the message
     `reply_to`; empty if with none any more."""
     moved_to: str | None = None
-    """The chat's new id, if it was given one."""
+    """The chat's new id, if it was given one: by both, the adapter sends to the same chat."""
+    now_called: str = ""
+    """The id that its chat has by now, where `chat` is the first that it had; the intake's own."""
     problem: str = ""
     """Why it can't be read: it is put aside, and holds nothing up."""
 

@@ -250,7 +250,7 @@ async def test_what_is_written_in_a_group_under_its_new_id_is_heard_behind_the_c
     await eventually(lambda: channel.platform.did("held"))
     channel.platform.tell()
 
-    await said(channel, "g2", "bo")
+    assert "in the chat `g1`" in await said(channel, "g2", "bo")
 
 
 async def test_who_writes_without_end_is_told_once_and_heard_again_in_the_next_minute(

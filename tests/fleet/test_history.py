@@ -18,8 +18,10 @@ async def read(stack: Stack, thread: str | None = None, *, limit: int = 100) -> 
 
 
 async def add(stack: Stack, text: str, *, sid: str | None = None, **fields: Any) -> list[Any]:
-    history = stack.fleet.history
-    return await history.add_message(message("-", **fields), text, (), sid=sid, keep_ms=KEEP_MS)
+    one = message("-", **fields)
+    return await stack.fleet.history.add_message(
+        one, text, (), once=one.id, sid=sid, keep_ms=KEEP_MS
+    )
 
 
 async def test_it_is_bounded_and_ends_by_itself(stack: Stack) -> None:
@@ -47,7 +49,7 @@ async def test_each_thread_is_read_by_itself_and_the_chat_as_a_whole(stack: Stac
 async def test_what_is_taken_in_twice_has_passed_once(stack: Stack) -> None:
     await add(stack, "one", id="1")
     liked = message("-", id="2", reply_to_id="9")
-    await stack.fleet.history.add_reaction(liked, "👍", sid="s", keep_ms=KEEP_MS)
+    await stack.fleet.history.add_reaction(liked, "👍", once="2", sid="s", keep_ms=KEEP_MS)
     first = await add(stack, "two", sid="s", id="3")
     await add(stack, "three", id="4")
     again = await add(stack, "two", sid="s", id="3")
@@ -61,9 +63,9 @@ async def test_reactions_are_told_to_the_session_that_they_are_for_and_once(stac
     await add(stack, "one", sid="s")
     for sid, by, emoji in (("s", "a", "👎"), ("s", "a", "👍"), ("s", "b", "🔥"), ("s", "b", "")):
         by_one = message("-", from_=by, reply_to_id="9")
-        await history.add_reaction(by_one, emoji, sid=sid, keep_ms=KEEP_MS)
+        await history.add_reaction(by_one, emoji, once=by_one.id, sid=sid, keep_ms=KEEP_MS)
     other = message("-", reply_to_id="9")
-    await history.add_reaction(other, "🎉", sid="other", keep_ms=KEEP_MS)
+    await history.add_reaction(other, "🎉", once=other.id, sid="other", keep_ms=KEEP_MS)
     await add(stack, "another's", sid="other")
 
     told = await add(stack, "two", sid="s")

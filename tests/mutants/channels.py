@@ -455,7 +455,7 @@ MUTANTS = (
     ),
     Mutant(
         "an answer that is said each time that its command comes",
-        before='*(call or (incoming.id, ""))',
+        before='*(call or (self._name, ""))',
         after="str(id(self))",
         test="test_a_process_at[advance-before-kill]",
     ),
@@ -639,8 +639,8 @@ MUTANTS = (
     Mutant(
         "a message that is taken in before it is known who wrote it",
         before="match await access.verdict(incoming):",
-        after='await self._append(SessionKey("main", door.provider, door.account, incoming.chat, '
-        "incoming.sender), incoming.text, access, is_command=None)\n"
+        after='await self._append(SessionKey("main", access.provider, access.account, '
+        "incoming.chat, incoming.sender), incoming.text, access, (), is_command=None)\n"
         "match await access.verdict(incoming):",
         test="test_a_stranger_is_told_a_code_once_and_not_read[test]",
     ),
@@ -701,5 +701,35 @@ MUTANTS = (
         before="from_=incoming.sender,",
         after="from_=incoming.sender_name or incoming.sender,",
         test="test_no_name_makes_somebody_of_another_person[telegram]",
+    ),
+    Mutant(
+        "a supergroup that begins anew",
+        before="return chat if first == chat or await self._is_let_in(chat) else first",
+        after="return chat",
+        test="test_a_conversation_goes_on_in_the_supergroup_also_after_a_restart",
+    ),
+    Mutant(
+        "a group's own settings that are passed over",
+        before="first == chat or await self._is_let_in(chat)",
+        after="first == chat",
+        test="test_groups_that_nobody_has_let_in_and_those_with_settings_of_their_own_are_others",
+    ),
+    Mutant(
+        "ids of groups that nobody has let in",
+        before="if now is None or not await self._is_let_in(first):",
+        after="if now is None:",
+        test="test_groups_that_nobody_has_let_in_and_those_with_settings_of_their_own_are_others",
+    ),
+    Mutant(
+        "a message that has the number of another group's",
+        before="is_shared=session.is_shared, once=self._name,",
+        after="is_shared=session.is_shared,",
+        test="test_a_conversation_goes_on_in_the_supergroup_also_after_a_restart",
+    ),
+    Mutant(
+        "a new id that was only in a refusal",
+        before="told = [moved(chat, to) for chat, to in moves]",
+        after="told: list[Any] = []",
+        test="test_a_new_id_that_only_a_refusal_tells_is_known_before_the_next_message",
     ),
 )

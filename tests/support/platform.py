@@ -24,7 +24,7 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +236,7 @@ class PlatformAdapter(Recipient):
         self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
     ) -> Sent:
         """Take one part; its files belong to the message of its text."""
+        reply = replace(reply, channel_id=self._now(reply.channel_id))
         if reply.channel_id == "nowhere":
             raise PlatformRefused("There is no such chat.")
         file = part.attachment
@@ -268,6 +269,7 @@ class PlatformAdapter(Recipient):
 
     async def preview(self, place: Place, words: Live, *, message_id: str | None) -> str:
         """Show how far a turn has come."""
+        place = Place(self._now(place.chat), place.thread)
         doing = " · ".join(filter(None, (words.activity, words.plan)))
         text = "\n".join(filter(None, (words.text, doing)))
         what = "edit" if message_id else "preview"
@@ -288,6 +290,7 @@ class PlatformAdapter(Recipient):
 
     async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
         """Make a preview an answer."""
+        reply = replace(reply, channel_id=self._now(reply.channel_id))
         await self._behaviour("replace", part.content, reply.channel_id)
         self._there(reply.channel_id, message_id)
         self._journal.add(
@@ -304,6 +307,7 @@ class PlatformAdapter(Recipient):
 
     async def remove(self, place: Place, message_id: str) -> None:
         """Remove a preview."""
+        place = Place(self._now(place.chat), place.thread)
         await self._behaviour("remove", message_id, place.chat)
         with contextlib.suppress(PlatformRefused):
             self._there(place.chat, message_id)
@@ -312,9 +316,17 @@ class PlatformAdapter(Recipient):
 
     async def typing(self, place: Place) -> None:
         """Show that somebody types."""
+        place = Place(self._now(place.chat), place.thread)
         await self._behaviour("typing", "", place.chat)
         self._journal.add("typing", chat=place.chat, thread=place.thread)
         await self._stop("typing after")
+
+    def _now(self, chat: str) -> str:
+        """Return the id that a chat has by now."""
+        for event in self._journal.read():
+            if event.get("moved_to") and event["chat"] == chat:
+                chat = str(event["moved_to"])
+        return chat
 
     def _there(self, chat: str, message_id: str) -> None:
         if message_id not in {post.id for post in _posts(self._journal.read(), chat)}:
@@ -361,6 +373,7 @@ class PlatformAdapter(Recipient):
 
     async def operate(self, operation: Operation) -> Mapping[str, Any]:
         """React, delete, pin or read."""
+        operation = replace(operation, channel_id=self._now(operation.channel_id))
         behaviour = await self._behaviour(operation.name, operation.channel_id)
         if operation.name in behaviour.lacks:
             raise Unsupported(f"This platform has no such thing as {operation.name}.")

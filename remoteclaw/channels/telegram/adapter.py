@@ -6,7 +6,7 @@ from typing import Any
 
 from remoteclaw.channels.telegram.api import BotApi, Refused, upload
 from remoteclaw.channels.telegram.settings import TelegramAccount
-from remoteclaw.channels.telegram.updates import WANTED, album_of, incoming
+from remoteclaw.channels.telegram.updates import WANTED, album_of, incoming, moved
 from remoteclaw.channels.telegram.writer import MOST_UNITS, Entity, Text, write
 from remoteclaw.errors import (
     AccountRefused,
@@ -101,7 +101,10 @@ class TelegramAdapter:
             await asyncio.sleep(ALBUM_S)
             updates = await self._updates(offset, 0)
         last = max((update["update_id"] + 1 for update in updates), default=offset or 0)
-        return Batch(position=str(last), incoming=tuple(incoming(updates, me=self._me)))
+        # The update that tells of it may be lost: a group's new id is also in a refusal.
+        moves, self._api.moves = self._api.moves, []
+        told = [moved(chat, to) for chat, to in moves]
+        return Batch(position=str(last), incoming=(*told, *incoming(updates, me=self._me)))
 
     async def _updates(self, offset: int | None, wait_s: int) -> list[_Params]:
         try:

@@ -128,6 +128,8 @@ class BotApi:
         )
         self._moved: dict[str, str] = {}
         """The new ids of groups that have become supergroups."""
+        self.moves: list[tuple[str, str]] = []
+        """Those that nobody has asked for yet."""
 
     async def ask(self, method: str, *, more_s: float = 0, **params: Any) -> Any:
         """Call a method, whose answer may take `more_s` longer; raises as the table says."""
@@ -140,6 +142,7 @@ class BotApi:
                 )
             except ChatMigrated as moved:
                 self._moved[str(chat)] = str(moved.new_chat_id)
+                self.moves.append((str(chat), str(moved.new_chat_id)))
             except TelegramError as error:
                 raise _failure(method, error) from None
         raise Refused("the chat has another id")

@@ -9,7 +9,7 @@ from typing import Any
 
 from remoteclaw.protocols import Incoming, IncomingFile
 
-__all__ = ["WANTED", "album_of", "incoming"]
+__all__ = ["WANTED", "album_of", "incoming", "moved"]
 
 #: The kinds of updates that are asked for. Posts of channels are no messages of a person.
 WANTED = ("message", "edited_message", "message_reaction")
@@ -66,6 +66,11 @@ def album_of(update: _Raw) -> str | None:
     message = update.get("message")
     found = message.get("media_group_id") if isinstance(message, Mapping) else None
     return None if found is None else str(found)
+
+
+def moved(chat: str, to: str) -> Incoming:
+    """Return that a group has another id."""
+    return Incoming(id=f"to {to}", chat=chat, is_group=True, sender=chat, at_ms=0, moved_to=to)
 
 
 def _unreadable(update: _Raw, kind: str, error: Exception) -> Incoming:

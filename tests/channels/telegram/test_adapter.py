@@ -531,7 +531,9 @@ async def test_a_group_that_has_become_a_supergroup_is_written_to(
 
     assert bot.texts(-100_777) == ["one", "two"]
     assert [call["chat_id"] for call in bot.calls("sendMessage")] == ["-7", "-100777", "-100777"]
-    assert [one.moved_to for one in (await adapter.poll(None)).incoming] == [None, "-100777"]
+    learned, _, told = (await adapter.poll(None)).incoming
+    assert (learned.chat, learned.moved_to) == (told.chat, told.moved_to) == ("-7", "-100777")
+    assert len((await adapter.poll(None)).incoming) == 2
 
 
 async def test_a_token_that_was_revoked_is_said_when_it_connects(bot: TelegramBot) -> None:

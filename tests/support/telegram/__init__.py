@@ -111,9 +111,9 @@ class TelegramBot:
         """Send an update of whatever shape."""
         self._do("tell", update=update)
 
-    def move(self, chat: int, *, to: int) -> None:
-        """Make a supergroup of a group."""
-        self._do("move", chat=chat, to=to)
+    def move(self, chat: int, *, to: int, is_told: bool = True) -> None:
+        """Make a supergroup of a group; the updates about it may be lost."""
+        self._do("move", chat=chat, to=to, is_told=is_told)
 
     def set(self, **state: Any) -> None:
         """Set `webhook` or `is_revoked`."""

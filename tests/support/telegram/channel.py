@@ -29,7 +29,7 @@ class Channel:
         token_file = stack.home.path / "telegram-token"
         token_file.write_text(f"{bot.token}\n")
         token_file.chmod(0o600)
-        self._about = {
+        self.about = {
             "token_file": str(token_file),
             "api_url": bot.api_url,
             "owners": [str(ANN)],
@@ -40,12 +40,13 @@ class Channel:
 
     def configure(self, **configuration: Any) -> None:
         """Write the configuration, with the bot in it."""
-        self._stack.configure(**configuration, channels={"telegram": self._about})
+        self._stack.configure(**configuration, channels={"telegram": self.about})
 
-    def start(self) -> Process:
-        """Start a process."""
+    def start(self, *, url: str = "") -> Process:
+        """Start a process, perhaps with a Redis at another address."""
         argv = [REMOTECLAW, "channel", "run"]
-        process = start_program(argv, env=self._stack.env(), log=self.log)
+        env = {"REMOTECLAW__REDIS__URL": url} if url else {}
+        process = start_program(argv, env=self._stack.env(**env), log=self.log)
         self._processes.append(process)
         return process
 

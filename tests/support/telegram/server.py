@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,8 @@ class Chat:
     closed: str = ""
     """Why the bot may not write there, in Telegram's words."""
     moved_to: int | None = None
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    """Of its messages, if it is a supergroup: all others are numbered together."""
 
 
 @dataclass
@@ -121,7 +123,9 @@ class Bot:
     def add(self, chat: Chat, sender: dict[str, Any], **content: Any) -> dict[str, Any]:
         """Put a message in a chat."""
         message = {
-            "message_id": next(self._numbers),
+            "message_id": next(
+                chat.numbers if chat.about["type"] == "supergroup" else self._numbers
+            ),
             "date": int(time.time()),
             "chat": chat.about,
             "from": sender,
@@ -323,13 +327,18 @@ class TelegramServer:
         """Send an update as it is, of whatever kind."""
         await bot.tell_raw(update)
 
-    async def test_move(self, bot: Bot, *, chat: int, to: int) -> None:
-        """Make a supergroup of a group."""
+    async def test_move(self, bot: Bot, *, chat: int, to: int, is_told: bool = True) -> None:
+        """Make a supergroup of a group; the updates about it may be lost."""
         await self.test_chat(bot, to, **{**bot.chats[chat].about, "id": to, "type": "supergroup"})
         group = bot.chats[chat]
         group.moved_to = to
         sender = {"id": 77, "is_bot": False, "first_name": "Admin"}
-        await bot.tell("message", bot.add(group, sender, migrate_to_chat_id=to))
+        told = [
+            bot.add(group, sender, migrate_to_chat_id=to),
+            bot.add(bot.chats[to], sender, migrate_from_chat_id=chat),
+        ]
+        for one in told if is_told else ():
+            await bot.tell("message", one)
 
     async def test_until(self, bot: Bot, *, method: str, count: int) -> int:
         """Wait until a method was done so often, or a poll begun; return how often it was."""
