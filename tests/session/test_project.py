@@ -89,8 +89,8 @@ async def test_a_chat_works_in_a_project_until_it_is_told_otherwise(
     assert LOST not in first
 
     # It stays there: in a new conversation, in new processes.
-    assert await told(channel, "/new") == "A new conversation."
-    worker.kill()
+    assert await answered(stack, channel, "/new") == "A new conversation."
+    worker.kill()  # not before: who is killed with the session in hand has it till its lease ends
     worker.wait()
     process.kill()
     process.wait()

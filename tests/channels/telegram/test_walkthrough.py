@@ -18,7 +18,7 @@ from tests.support.stack import Stack
 from tests.support.telegram import TelegramBot, file
 from tests.support.telegram.channel import ANN, GROUP, Channel
 from tests.support.turns import ask, gateway, operator
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 
 @pytest.fixture
@@ -203,10 +203,17 @@ async def test_a_topic_works_in_a_project_and_the_others_do_not(
 async def test_a_process_that_is_killed_while_it_sends_loses_nothing(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
-    await stack.start_worker()
-    process = channel.start()
-    bot.fault("sendMessage", "mute")
     bot.say("one", chat=ANN)
+    process = channel.start()
+    await eventually(lambda: stack.fleet.sessions.list(limit=9))
+    process.terminate()
+    process.wait()
+    await stack.start_worker()
+    (session,) = await stack.fleet.sessions.list(limit=9)
+    asked = str(session.last_entry)
+    assert await stack.fleet.outcomes.wait(session.sid, asked, timeout_s=HANG_S)
+    bot.fault("sendMessage", "mute")  # of the answer: a turn that takes long is shown before
+    process = channel.start()
     await eventually(bot.held)
     process.kill()
     process.wait()
