@@ -10,6 +10,12 @@ MUTANTS = (
         test="test_a_day_ends_at_its_time",
     ),
     Mutant(
+        "a tag that is cut between its brackets, behind one that was none",
+        before='len(text) - text.endswith("[", start)',
+        after="len(text)",
+        test="test_directives.py::test_how_the_stream_is_cut_makes_no_difference",
+    ),
+    Mutant(
         "an answer's file from anywhere",
         before="asyncio.to_thread(self._outgoing.read, file)",
         after="asyncio.to_thread(file.read_bytes)",
