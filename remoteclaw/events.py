@@ -16,6 +16,7 @@ __all__ = [
     "Intent",
     "NoticeEvent",
     "PermissionEvent",
+    "PermissionWithdrawnEvent",
     "PlanEvent",
     "PlanStep",
     "SteeredEvent",
@@ -174,6 +175,17 @@ class PermissionEvent:
     """The MCP server that has the tool, where the CLI itself tells; never taken from a title."""
     intent: Intent | None = None
     """What it is for, where that is certain."""
+    shown: str = ""
+    """What would be done, as people are shown it; the bridge says so."""
+    where: str = ""
+    """The agent's workspace; the bridge says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionWithdrawnEvent:
+    """The agent does not wait for a decision any more."""
+
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +259,7 @@ AgentEvent = (
     | SteeredEvent
     | AnswerEndEvent
     | PermissionEvent
+    | PermissionWithdrawnEvent
     | PlanEvent
     | UsageEvent
     | NoticeEvent

@@ -34,6 +34,7 @@ from remoteclaw.bridge.prompt import build_system_prompt
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of_agent
 from remoteclaw.bridge.side_effects import SideEffectsReader, repeats_of, side_effects_of
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
+from remoteclaw.bridge.wanted import wanted
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, Overdue, RemoteClawError
@@ -374,7 +375,8 @@ class ChannelBridge:
             limits=self._limits,
             pace=pace,
             abort=run.abort,
-            on_permission=run.callbacks.on_permission,
+            callbacks=run.callbacks,
+            wanted=lambda event: wanted(event, run.scrubber),
             show=run.delivery.show,
             discard=self._agents.discard,
             files=self._agents.files_dir,
@@ -383,6 +385,7 @@ class ChannelBridge:
         listeners = Listeners(
             take_files=files.take,
             on_permission=conduct.decide,
+            on_withdrawn=conduct.withdraw,
             label=lambda event: self._label(run, event),
             scrub=run.scrubber.text,
         )

@@ -11,14 +11,15 @@ from collections.abc import (
     Iterable,
     Sequence,
 )
+from dataclasses import replace
 from pathlib import Path
 
 from remoteclaw.bridge.pace import Limits, Pace
-from remoteclaw.config.permissions import decide
+from remoteclaw.config.permissions import Ruling, decide
 from remoteclaw.errors import Overdue, RedisRefused, RedisUnavailable
 from remoteclaw.events import PermissionEvent
 from remoteclaw.messages import Image, Turn
-from remoteclaw.protocols import AgentProcess, AgentSpec, Decision
+from remoteclaw.protocols import AgentProcess, AgentSpec, BridgeCallbacks, Decision
 
 __all__ = ["Conduct", "remedies_of"]
 
@@ -55,22 +56,25 @@ class Conduct:
         limits: Limits,
         pace: Pace,
         abort: asyncio.Event,
-        on_permission: Callable[[PermissionEvent], Awaitable[Decision]] | None,
+        callbacks: BridgeCallbacks,
+        wanted: Callable[[PermissionEvent], str],
         show: Callable[[str], None],
         discard: Callable[[], Awaitable[None]],
         files: Path,
         turn: Turn,
     ) -> None:
-        """`on_permission` asks a person, if one can be asked. `show` shows words beside the answer.
+        """`callbacks` ask a person, if one can be asked, who is shown what is `wanted`.
 
-        `discard` ends the agent. In `files` is what people send, where it may read.
+        `show` shows words beside the answer, and `discard` ends the agent. In `files` is what
+        people send, where it may read.
         """
         self._agent = agent
         self._spec = spec
         self._limits = limits
         self._pace = pace
         self._abort = abort
-        self._on_permission = on_permission
+        self._callbacks = callbacks
+        self._wanted = wanted
         self._show = show
         self._discard = discard
         self._files = files
@@ -82,8 +86,8 @@ class Conduct:
         """Which limit the turn has passed; None if none."""
         self._is_ending = False
         """Whether the agent is being ended because it did not stop."""
-        self._deciding: set[asyncio.Task[None]] = set()
-        """Permissions that the agent waits for."""
+        self._deciding: dict[str, asyncio.Task[None]] = {}
+        """Permissions that the agent waits for, by its own ids."""
         self._is_unanswered = asyncio.Event()
         """Set when it will get no answer to one of them."""
 
@@ -105,10 +109,10 @@ class Conduct:
             if not self._is_ending:
                 watch.cancel()
             steering.cancel()
-            for deciding in self._deciding:
+            for deciding in self._deciding.values():
                 deciding.cancel()
-            await asyncio.wait((watch, steering, *self._deciding))
-        for done in (steering, *self._deciding):
+            await asyncio.wait((watch, steering, *self._deciding.values()))
+        for done in (steering, *self._deciding.values()):
             if not done.cancelled():
                 done.result()
 
@@ -125,33 +129,43 @@ class Conduct:
 
     # -- permissions ---------------------------------------------------------------------------
 
-    def decide(self, event: PermissionEvent) -> None:
-        """Begin to decide about a permission; the agent may say more meanwhile."""
-        self._deciding.add(asyncio.create_task(self._decide(event)))
+    async def decide(self, event: PermissionEvent, say_all: Callable[[], Awaitable[None]]) -> None:
+        """Begin to decide about a permission; the agent may say more meanwhile.
 
-    async def _decide(self, event: PermissionEvent) -> None:
+        People who are asked have read before what the agent has said: `say_all` delivers it.
+        """
+        ruling = await asyncio.to_thread(decide, event, self._spec, self._files)
+        if ruling.verdict == "ask" and self._callbacks.on_permission:
+            await say_all()
+        self._deciding[event.id] = asyncio.create_task(self._decide(event, ruling))
+
+    async def withdraw(self, event_id: str) -> None:
+        """Decide no more about a permission that the agent has taken back."""
+        if deciding := self._deciding.get(event_id):
+            if self._callbacks.on_withdrawn:
+                await self._callbacks.on_withdrawn(event_id)
+            deciding.cancel()
+
+    async def _decide(self, event: PermissionEvent, ruling: Ruling) -> None:
         """Answer a request for a permission; an agent that can't be answered is ended."""
         try:
-            decision = await self._decision(event)
+            decision = await self._decision(event, ruling)
             self._pace.decided(decision)
             await self._agent.answer(event.id, decision)
         except Exception:
             self._is_unanswered.set()  # it would wait for the answer as long as a turn may take
             raise
 
-    async def _decision(self, event: PermissionEvent) -> Decision:
+    async def _decision(self, event: PermissionEvent, ruling: Ruling) -> Decision:
         """Decide by the configuration, or ask a person who can be asked."""
-        ruling = await asyncio.to_thread(decide, event, self._spec, self._files)
         match ruling.verdict:
             case "allow":
                 return Decision("allow")
             case "refuse":
                 return Decision("deny", NOT_ALLOWED)
-        if self._on_permission:
-            try:
-                return await self._on_permission(event)
-            except Exception:
-                log.exception("turn %s: the question could not be asked", self._reference)
+        if self._callbacks.on_permission:
+            shown = replace(event, shown=self._wanted(event), where=self._spec.workspace)
+            return await self._callbacks.on_permission(shown)
         self.remedies[ruling.remedy] = None
         return Decision("deny", f"{NOBODY_TO_ASK} {remedies_of(self._agent_name, [ruling.remedy])}")
 

@@ -18,6 +18,7 @@ from remoteclaw.events import (
     ErrorEvent,
     NoticeEvent,
     PermissionEvent,
+    PermissionWithdrawnEvent,
     PlanEvent,
     SteeredEvent,
     TextEvent,
@@ -69,8 +70,13 @@ class Listeners:
         None
     )
     """Takes the files that an answer names; returns them, and words about those that can't be."""
-    on_permission: Callable[[PermissionEvent], None] | None = None
-    """Hears that the agent waits for a permission; nothing waits for it here."""
+    on_permission: Callable[[PermissionEvent, Callable[[], Awaitable[None]]], Awaitable[None]] | (
+        None
+    ) = None
+    """Hears that the agent waits for a permission, which nothing waits for here. What it is given
+    delivers what was said so far: people read that before they are asked."""
+    on_withdrawn: Callable[[str], Awaitable[None]] | None = None
+    """Hears that it doesn't any more."""
     label: Callable[[ToolUseEvent], tuple[str, str]] = lambda event: (event.tool_name, "")
     """Returns what is shown of a tool that runs."""
     scrub: Callable[[str, int], str] = lambda text, most: text[:most]
@@ -170,7 +176,10 @@ class DeliveryAdapter:
                 await self._end_answer()
             case PermissionEvent():
                 if self._listeners.on_permission:
-                    self._listeners.on_permission(event)
+                    await self._listeners.on_permission(event, self._pause)
+            case PermissionWithdrawnEvent(permission):
+                if self._listeners.on_withdrawn:
+                    await self._listeners.on_withdrawn(permission)
             case PlanEvent(steps):
                 if self._callbacks.on_plan:
                     self._callbacks.on_plan(shown_plan(steps, self._listeners.scrub))
@@ -204,9 +213,13 @@ class DeliveryAdapter:
             await self._callbacks.on_tool_result(event)
 
     async def _end_answer(self) -> None:
+        await self._pause()
+        self._answered = tuple(self._asked)
+
+    async def _pause(self) -> None:
+        """Deliver what was said so far: what follows is a message of its own."""
         await self._finish(self._callbacks.on_partial_reply)
         self._was_silent |= self._directives.is_silent
-        self._answered = tuple(self._asked)
         self._chunks = []
         self._begin_text()
 

@@ -13,6 +13,7 @@ from remoteclaw.events import (
     AgentEvent,
     AnswerEndEvent,
     PermissionEvent,
+    PermissionWithdrawnEvent,
     TextEvent,
     ToolResultEvent,
     ToolUseEvent,
@@ -80,6 +81,8 @@ class Pace:
                 self._tools.discard(tool_id)
             case PermissionEvent():
                 self._questions += 1
+            case PermissionWithdrawnEvent():
+                self._questions = max(0, self._questions - 1)
             case TextEvent() | AnswerEndEvent():
                 # Not every CLI tells that a tool is done; but it says nothing while one runs.
                 self._tools.clear()

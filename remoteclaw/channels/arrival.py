@@ -219,6 +219,7 @@ class Arrival:
             rest=rest,
             session=session,
             sender=self.incoming.sender,
+            sender_name=one_line(self.incoming.sender_name or "", most=60),
             is_owner=access.is_owner(self.incoming),
             is_group=self.incoming.is_group,
             fleet=self.door.fleet,

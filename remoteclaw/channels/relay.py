@@ -13,9 +13,10 @@ from typing import Any
 import orjson
 
 from remoteclaw.channels.budget import Budget
-from remoteclaw.channels.delivery import Delivery, Done, failure, settled
+from remoteclaw.channels.cards import has_buttons, in_words
+from remoteclaw.channels.delivery import Delivery, Done, Preview, failure, settled
 from remoteclaw.channels.live import LiveChats
-from remoteclaw.clock import boottime
+from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import LeaseLost, RemoteClawError, Unsupported
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.profiles import profile_of
@@ -133,14 +134,28 @@ class _Rows:
             await settled(asyncio.create_task(self._receipt(reply, done)))
             return
         preview = await self._live.take(reply) if self._live else None
+        if reply.card and self._live and not reply.card.choices:
+            preview = await self._card(reply)
+        elif reply.card and not has_buttons(self._adapter):
+            reply = in_words(reply)
         delivery = Delivery(self._reader, self._adapter, self._budget, reply, preview)
         sent = await delivery.run()
         is_part = preview is not None and sent is not None and preview.message_id in sent.ids
         if sent:
             of = preview.message_id if preview and is_part else ""
             await settled(asyncio.create_task(self._receipt(reply, sent, preview=of)))
-        if self._live and preview and not is_part:
+        if self._live and preview and not is_part and not reply.card:
             self._live.remove_later(preview)
+
+    async def _card(self, reply: Reply) -> Preview | None:
+        """Return the message that shows a request: what became of that takes its place."""
+        assert reply.card is not None, "it is about one"
+        message_id = await self._reader.shown_card(reply.card.id)
+        if message_id is None:
+            return None
+        return Preview(
+            Place(reply.channel_id, reply.thread_id), reply.sid, message_id, since_ms=now_ms()
+        )
 
     async def _receipt(self, reply: Reply, done: Done, *, preview: str = "") -> None:
         async with self._at_once:

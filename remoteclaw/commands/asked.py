@@ -25,6 +25,8 @@ class Asked:
     """The session that the chat is about."""
     sender: str
     """The id of who has written it."""
+    sender_name: str = ""
+    """What they call themselves."""
     is_owner: bool
     """Whether an owner has written it."""
     is_group: bool = False

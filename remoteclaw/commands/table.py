@@ -1,10 +1,11 @@
 """The table of commands: the name of each, who may use it, what it does, and its handler."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from remoteclaw.commands import changes, choosing, looking, pairing, resuming, working
+from remoteclaw.commands import answering, changes, choosing, looking, pairing, resuming, working
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.commands.parse import Command, parse, unescaped
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
@@ -44,6 +45,13 @@ COMMANDS: Mapping[str, CommandSpec] = {
         CommandSpec(
             "queue", "Show what waits, or change how messages wait.", looking.queue, "[MODE]"
         ),
+        CommandSpec(
+            "allow",
+            "Allow what the agent asks for; `always` for this conversation.",
+            answering.allow,
+            "[ID] [always]",
+        ),
+        CommandSpec("deny", "Deny what the agent asks for.", answering.deny, "[ID] [WHY]"),
         CommandSpec("model", "Show the model, or choose another one.", choosing.model, "[NAME]"),
         CommandSpec("agent", "List the agents, or talk to another one.", choosing.agent, "[NAME]"),
         CommandSpec(
@@ -136,7 +144,9 @@ async def take(text: str, asked: Callable[[str], Asked], *, has_files: bool) -> 
     if has_files:  # the caption of a file is looked at by the queue, which knows /new there
         return Taken(None, unescaped(text), None)
     told = None
-    if command := parse(text):
+    if re.fullmatch("[1-3]", text.strip()):
+        told = await answering.by_number(text.strip(), asked(""))
+    elif command := parse(text):
         told = await answer(command, asked(command.rest))
     if told is None:
         return Taken(None, unescaped(text), False)

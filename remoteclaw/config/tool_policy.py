@@ -27,6 +27,7 @@ __all__ = [
     "Subject",
     "allowed",
     "approval_rule",
+    "is_owned_by",
     "is_owner",
     "listed",
     "rule",
@@ -179,6 +180,11 @@ def listed(
 def is_owner(config: Config, subject: Subject) -> bool:
     """Whether a turn is on behalf of owners alone, and of at least one."""
     return all(party.ownership for party in _parties(config, subject))
+
+
+def is_owned_by(config: Config, channel: str, sender: str) -> bool:
+    """Whether a sender on a channel is an owner."""
+    return _ownership(config, channel, sender) is not None
 
 
 # ---------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Self
 
 from remoteclaw.fleet.accounts import Accounts
 from remoteclaw.fleet.approvals import Approvals
+from remoteclaw.fleet.asks import Asks
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.calls import ToolCalls
 from remoteclaw.fleet.connection import Scripts, open_redis
@@ -42,6 +43,7 @@ class Fleet:
     receipts: Receipts
     blobs: Blobs
     approvals: Approvals
+    asks: Asks
     inbound: Inbound
     leases: Leases
     dead_letters: DeadLetters
@@ -68,6 +70,7 @@ class Fleet:
         """
         scripts = scripts or Scripts(open_redis(url), memory_limit=memory_limit)
         waker, workers = Waker(scripts), Workers(scripts)
+        asks = Asks(scripts, waker)
         return cls(
             scripts=scripts,
             waker=waker,
@@ -75,6 +78,7 @@ class Fleet:
             receipts=Receipts(scripts),
             blobs=Blobs(scripts),
             approvals=Approvals(scripts),
+            asks=asks,
             inbound=Inbound(scripts, waker),
             dead_letters=DeadLetters(scripts, waker),
             calls=ToolCalls(scripts, waker),
@@ -85,7 +89,7 @@ class Fleet:
             pairings=Pairings(scripts),
             replies=Replies(scripts),
             sessions=Sessions(scripts, waker),
-            sweeper=Sweeper(scripts, waker, workers),
+            sweeper=Sweeper(scripts, waker, workers, asks),
             tokens=Tokens(scripts),
             usage=UsageLedger(scripts),
             wait_limit=WaitLimit(scripts, workers),

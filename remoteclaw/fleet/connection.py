@@ -58,7 +58,7 @@ PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 #: make room.
 ACCEPTING = frozenset(
     (
-        *("append", "fire", "pairing", "pass", "retry", "store"),
+        *("append", "ask", "fire", "pairing", "pass", "retry", "store"),
         *("call_change", "call_entry", "call_job", "call_note", "call_run", "call_send"),
         "call_spawn",
     )

@@ -51,6 +51,12 @@ CRON_OPEN = "rc:cron:open"
 CRON_SCHEDULER = "rc:cron:scheduler"
 #: Hash: configuration changes that wait for approval, by id, as JSON; an hour.
 APPROVALS = "rc:approvals"
+#: Sorted set: requests to people that can be answered, by when they lapse or expire (ms).
+ASKS = "rc:asks"
+#: Channel: names each request to people when it is made.
+ASKING = "rc:asking"
+#: String: exists for a moment after a turn that waited for a person has let its worker go.
+LETTING_GO = "rc:letgo"
 #: Hash: operators' tokens for the gateway, by id, as JSON; secrets as digests alone.
 TOKENS = "rc:tokens"
 #: String: in place of a key that a script is not given; never written.
@@ -258,6 +264,28 @@ def bell(sid: str) -> str:
 def outcome_channel(sid: str) -> str:
     """Channel: names each entry whose outcome is final."""
     return f"rc:done:{{{sid}}}"
+
+
+def ask(ask_id: str) -> str:
+    """Hash: a request to people: what is asked for, its state, its answer, and what shows it; as
+    long as a record once it is closed."""
+    return f"rc:ask:{ask_id}"
+
+
+def asked(sid: str) -> str:
+    """Sorted set: the session's requests to people, by when they were made (ms)."""
+    return f"rc:asked:{{{sid}}}"
+
+
+def rules(sid: str) -> str:
+    """Hash: what people have allowed for the session's conversation, by what it is, as JSON; until
+    the conversation ends."""
+    return f"rc:rules:{{{sid}}}"
+
+
+def grants(sid: str) -> str:
+    """Hash: the requests that were allowed after their turn, by what passes once; an hour."""
+    return f"rc:grants:{{{sid}}}"
 
 
 def reply_stream(provider: str, account: str) -> str:

@@ -38,6 +38,8 @@ SESSION_MAP_MS = 7 * 24 * 3600 * 1000
 BLOCK_MS = 2000
 #: How many entries are read at once: with the lease and behind the running turn, and for a batch.
 READ_NEXT, READ_ALL = 16, 1000
+#: How many hints of a queue are looked at.
+MOST_HINTS = 8
 #: How long `acquire()` tries while Redis is away, in seconds.
 ACQUIRE_S = 10.0
 
@@ -288,6 +290,34 @@ class Lease:
                 if await self._has_competing_hints():
                     return "hint"
         return "nothing"
+
+    async def needed(self) -> None:
+        """Return once another session waits that this worker could serve, and no idle one does."""
+        last_hint: Any = None
+        while True:
+            try:
+                if last_hint is None:
+                    async with asyncio.timeout(LISTEN_S):
+                        newest: Any = await self.scripts.client.xrevrange(keys.WAKE, count=1)
+                    last_hint = newest[0][0] if newest else b"0"
+                if await self._has_hints_of_others():
+                    return
+                found: Any = await self.scripts.client.xread(
+                    {keys.WAKE: last_hint}, count=1, block=BLOCK_MS
+                )
+                last_hint = found[-1][1][-1][0] if found else last_hint
+            except (RedisError, OSError):
+                await asyncio.sleep(LISTEN_S)  # the turn's own steps wait for Redis
+
+    async def _has_hints_of_others(self) -> bool:
+        """Whether hints wait that are not this session's own: one may be left over."""
+        client: Any = self.scripts.client
+        for queue in keys.competing(self.state.lane, self.host):
+            for job in await client.lrange(queue, 0, MOST_HINTS):
+                words = await client.hget(keys.rq_job(job.decode()), "description")
+                if words and not words.decode().endswith(f"/{self.sid[:8]}"):
+                    return True
+        return False
 
     async def _has_competing_hints(self) -> bool:
         """Whether hints for other sessions wait that are as urgent as this session's, or more."""

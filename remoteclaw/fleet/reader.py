@@ -255,6 +255,13 @@ class ReplyReader:
             deadline=math.inf,
         )
 
+    async def shown_card(self, ask_id: str) -> str | None:
+        """Return the platform's id of the message that shows a request; None if none does."""
+        found = await self._scripts.call(
+            self._scripts.client.hget, keys.ask(ask_id), "shown", deadline=math.inf
+        )
+        return found.decode() if found else None
+
     # -- delivery ------------------------------------------------------------------------------
 
     async def mark(
@@ -340,6 +347,7 @@ class ReplyReader:
                 "dead_letters": keys.DEAD_LETTERS if is_letter else None,
                 "state": keys.state(reply.sid),
                 "receipts": keys.receipts(reply.call) if reply.call else None,
+                "ask": keys.ask(reply.card.id) if reply.card and reply.card.choices else None,
                 "history": history if history_ms and is_seen else None,
                 "outcomes": [keys.outcome_prefix(reply.sid) + entry for entry in entries],
                 "blobs": blobs,
@@ -351,6 +359,7 @@ class ReplyReader:
                 "token": self.token,
                 "reply": reply.id,
                 "ids": ", ".join(ids) or None,
+                "shown": ids[0] if ids else None,
                 "answer": answer if reply.call else None,
                 "answer_ms": ANSWER_MS,
                 "about": orjson.dumps(said),

@@ -9,12 +9,13 @@ import orjson
 from pydantic import TypeAdapter
 
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import Operation, Reply
+from remoteclaw.protocols import Card, Operation, Reply
 
 __all__ = ["NewerReply", "decode_reply", "operation_payload", "reply_payload"]
 
-#: The form in which replies are written, and the newest that is read here.
-REPLY_VERSION = 1
+#: The form in which replies are written, that of those with a request to people, and the newest
+#: that is read here.
+REPLY_VERSION, CARD_VERSION = 1, 2
 
 
 class NewerReply(Exception):
@@ -40,13 +41,14 @@ def reply_payload(
     status: str = "",
     usage: Mapping[str, Any] | None = None,
     is_silent: bool = False,
+    card: Card | None = None,
 ) -> dict[str, Any]:
     """Return the JSON of a reply; `entries`, `status` and `usage` only for the last one of a turn.
 
     What a `call` sends is numbered from 0 with `index` for itself.
     """
     return {
-        "v": REPLY_VERSION,
+        "v": CARD_VERSION if card else REPLY_VERSION,
         "sid": sid,
         "turn": turn,
         "attempt": attempt,
@@ -64,6 +66,7 @@ def reply_payload(
         "status": status,
         "usage": usage,
         "is_silent": is_silent,
+        **({"card": asdict(card)} if card else {}),
     }
 
 
@@ -94,6 +97,6 @@ def decode_reply(reply_id: str, fields: Mapping[bytes, bytes]) -> Reply:
     Raises `NewerReply`, or KeyError, TypeError or ValueError if it is damaged.
     """
     data = orjson.loads(fields[b"reply"])
-    if data["v"] > REPLY_VERSION:
-        raise NewerReply(f"version {data['v']} is newer than {REPLY_VERSION}")
+    if data["v"] > CARD_VERSION:
+        raise NewerReply(f"version {data['v']} is newer than {CARD_VERSION}")
     return _shape().validate_python({**data, "id": reply_id, "is_final": bool(data["entries"])})

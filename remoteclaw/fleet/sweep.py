@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.asks import Asks
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.state import STATE_MS
@@ -33,10 +34,11 @@ log = logging.getLogger(__name__)
 class Sweeper:
     """Wakes sessions whose hint was lost, and those whose worker is gone once its lease is over."""
 
-    def __init__(self, scripts: Scripts, waker: Waker, workers: Workers) -> None:
+    def __init__(self, scripts: Scripts, waker: Waker, workers: Workers, asks: Asks) -> None:
         self._scripts = scripts
         self._waker = waker
         self._workers = workers
+        self._asks = asks
 
     async def sweep(self) -> int:
         """Look once; return how many sessions were hinted."""
@@ -111,6 +113,7 @@ class Sweeper:
             try:
                 await self.sweep()
                 await self._workers.clear_deserted()
+                await self._asks.let_lapse()
             except (RedisUnavailable, RedisRefused) as error:
                 log.warning("sweeping: %s", error)
             await asyncio.sleep(INTERVAL_S)

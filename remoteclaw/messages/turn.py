@@ -27,9 +27,9 @@ __all__ = [
 #: as a result the session that has started this one.
 Deliver = Literal["channel", "caller", "parent"]
 #: Who wrote an entry: a person in a chat, another session's agent, the clock, a session that was
-#: started for a task, as its result; or an operator, who ends the conversation with it, and whose
-#: text says why.
-Origin = Literal["chat", "session", "cron", "result", "operator"]
+#: started for a task, as its result; an operator, who ends the conversation with it, and whose
+#: text says why; or a person's answer to a request whose turn is over.
+Origin = Literal["chat", "session", "cron", "result", "operator", "verdict"]
 
 
 class Provenance(BaseModel):
@@ -122,7 +122,7 @@ def origin_of(entries: Iterable[Entry]) -> str:
     found: dict[str, None] = {}
     for entry in entries:
         match entry.origin:
-            case "chat" | "operator":
+            case "chat" | "operator" | "verdict":
                 return ""
             case "cron":
                 words = entry.message.user_name or "cron job"

@@ -97,7 +97,9 @@ class BridgeCallbacks:
     on_usage: Callable[[AgentUsage], None] | None = None
     """The tokens of the turn so far, where the CLI tells them; not awaited."""
     on_permission: Callable[[PermissionEvent], Awaitable[Decision]] | None = None
-    """Decides whether a tool may be used, where `permissions = "ask"`; the agent waits for it, and
-    the call is cancelled when the turn ends. Without it, no one can be asked."""
+    """Asks a person whether a tool may be used; the agent waits for it, and the call is cancelled
+    when the turn ends. Without it, no one can be asked."""
+    on_withdrawn: Callable[[str], Awaitable[None]] | None = None
+    """The agent does not wait for that decision any more; it is cancelled then."""
     on_phase: Callable[[str, str], Awaitable[None]] | None = None
     """The attempt reached a phase (spawned, output, tool), with a word about how."""

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from remoteclaw.messages import Attachment
 
 __all__ = [
+    "Card",
     "ChannelAdapter",
     "ChannelProfile",
     "Live",
@@ -70,6 +71,16 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
+class Card:
+    """A request to people, as a message shows it."""
+
+    id: str
+    """The request's id (`fleet.asks`)."""
+    choices: tuple[tuple[str, str], ...] = ()
+    """The answers that can be chosen, each with its label; none once it is answered."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """One entry of a reply stream: a message to deliver, or an operation."""
 
@@ -113,6 +124,8 @@ class Reply:
     """Whether nobody is to be notified of it."""
     usage: Mapping[str, Any] | None = None
     """With a turn's last message: what the agent has taken, if it was asked (`session.outcome`)."""
+    card: Card | None = None
+    """The request that the message shows, or whose message it takes the place of."""
 
     @property
     def key(self) -> str:

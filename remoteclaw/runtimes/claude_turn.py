@@ -16,6 +16,7 @@ from remoteclaw.events import (
     ErrorEvent,
     Intent,
     PermissionEvent,
+    PermissionWithdrawnEvent,
     SteeredEvent,
     TextEvent,
 )
@@ -193,7 +194,9 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             case "control_request":
                 events += await self._take_request(message)
             case "control_cancel_request":
-                self._asked.pop(text(message.get("request_id")), None)
+                withdrawn = text(message.get("request_id"))
+                if self._asked.pop(withdrawn, None):
+                    events.append(PermissionWithdrawnEvent(withdrawn))
             case "result":
                 events += self._take_result(message)
             case _:

@@ -183,8 +183,10 @@ class CodexTurn(CliTurn[RpcMessage]):
         permission_id = str(message.id)
         self._asked[permission_id] = message
         server = text(message.params.get("serverName")) or None
-        tool, intent = _tool_of(message), self._intent(message)
-        return [PermissionEvent(permission_id, tool, _wanted(message), server, intent)]
+        tool, intent, wanted = _tool_of(message), self._intent(message), _wanted(message)
+        if changes := self._changes.get(text(message.params.get("itemId"))):
+            wanted["changes"] = changes
+        return [PermissionEvent(permission_id, tool, wanted, server, intent)]
 
     def _intent(self, message: RpcMessage) -> Intent | None:
         """Return what a permission is for, unless codex asks for more than the call itself."""

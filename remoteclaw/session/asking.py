@@ -109,6 +109,8 @@ class Asking:
             on_plan=reply.show_plan,
             on_usage=reply.show_usage,
             on_phase=attempt.progress.reached,
+            on_permission=attempt.permissions.decide if attempt.permissions else None,
+            on_withdrawn=attempt.permissions.retract if attempt.permissions else None,
         )
         async with asyncio.TaskGroup() as tasks:
             showing = tasks.create_task(reply.keep_showing())

@@ -10,6 +10,7 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Batch
 from remoteclaw.messages import Entry, Turn
 from remoteclaw.session.agent import AgentKeeper
+from remoteclaw.session.permission import Permissions
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.steering import Steering
 
@@ -79,6 +80,8 @@ class Attempt:
     abort: asyncio.Event = field(default_factory=asyncio.Event)
     is_superseded: bool = False
     """Whether it is stopped for a newer message."""
+    permissions: Permissions | None = None
+    """Who asks people for it; None where that can't be."""
     began: float = field(default_factory=time.monotonic)
 
     def joined(self, ids: Sequence[str]) -> tuple[Entry, ...]:

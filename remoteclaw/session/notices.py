@@ -21,6 +21,7 @@ __all__ = [
     "notice_result",
     "stop_result",
     "superseded",
+    "waiting_for_person",
     "with_notice",
 ]
 
@@ -79,6 +80,16 @@ def superseded(result: AgentDeliveryResult, turn: Turn) -> AgentDeliveryResult:
     *before, last = result.payloads
     payloads = (*before, replace(last, text=words))
     return replace(result, payloads=payloads, error_category=category)
+
+
+def waiting_for_person(result: AgentDeliveryResult, words: str) -> AgentDeliveryResult:
+    """Return the result of a turn that ended before a person answered, in words that say so."""
+    if result.error_category is not ErrorCategory.ABORTED:
+        return result
+    *before, last = result.payloads
+    payloads = (*before, replace(last, text=words, is_error=False))
+    run = replace(result.run, aborted=False, error_subtype=None)
+    return replace(result, payloads=payloads, run=run, error=None, error_category=None)
 
 
 def with_notice(result: AgentDeliveryResult, words: str, *, index: int) -> AgentDeliveryResult:

@@ -26,8 +26,10 @@ from remoteclaw.session.notices import (
     notice_result,
     stop_result,
     superseded,
+    waiting_for_person,
     with_notice,
 )
+from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import (
     BatchStep,
     NextBatch,
@@ -121,6 +123,8 @@ class TurnRunner:
         self._bridge.keeper.beat()
         if (running := self._running) is None:
             return
+        if running.permissions:
+            running.permissions.look()
         what = reaction(running.turn, running.queue, known=running.known, stop=stop, newest=newest)
         match what:
             case Reaction.STOP:
@@ -165,6 +169,9 @@ class TurnRunner:
             behind=[entry for entry in waiting if entry.id not in {e.id for e in entries}],
             known=max(ids, key=stream_order),
         )
+        permissions = Permissions(lease, turn, self._config, abort=attempt.abort)
+        if permissions.can_ask:
+            attempt.permissions = permissions
         if takes_newcomers(turn, attempt.behind, attempt.queue, can_steer=bridge.can_steer):
             attempt.steering = Steering(lease, attempt.known)
         return attempt
@@ -195,6 +202,8 @@ class TurnRunner:
         turn, reply, result = attempt.turn, attempt.reply, ending.result
         if attempt.is_superseded and result.error_category is ErrorCategory.ABORTED:
             result = superseded(result, turn)
+        if attempt.permissions and attempt.permissions.lapsed:
+            result = waiting_for_person(result, attempt.permissions.words)
         error = None
         status = ending.status or STATUS.get(result.error_category, "failed")
         if result.error_category is not None:

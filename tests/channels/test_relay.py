@@ -94,7 +94,7 @@ async def test_a_reply_of_a_newer_version_waits_for_an_adapter_that_can_read_it(
     client: Any = stack.fleet.scripts.client
     await answered(stack.fleet, "before")
     stream = REPLIES
-    newer_id = await client.xadd(stream, {"reply": b'{"v":2,"kind":"card"}'})
+    newer_id = await client.xadd(stream, {"reply": b'{"v":99,"kind":"card"}'})
     await answered(stack.fleet, "behind")
     async with platform.served(stack.fleet, claim_ms=300) as relaying:
         await eventually(lambda: "waits for a newer adapter" in caplog.text)
@@ -115,7 +115,7 @@ async def test_an_adapter_goes_on_once_the_newer_reply_is_delivered(
     monkeypatch.setattr(readers, "NEWER_S", 0.05)
     client: Any = stack.fleet.scripts.client
     stream = REPLIES
-    newer_id = await client.xadd(stream, {"reply": b'{"v":2,"kind":"card"}'})
+    newer_id = await client.xadd(stream, {"reply": b'{"v":99,"kind":"card"}'})
     await answered(stack.fleet, "behind")
     async with platform.served(stack.fleet):
         await eventually(lambda: "waits for a newer adapter" in caplog.text)

@@ -156,7 +156,7 @@ MUTANTS = (
     ),
     Mutant(
         "a preview that stays behind its answer",
-        before="if self._live and preview and not is_part:",
+        before="if self._live and preview and not is_part and not reply.card:",
         after="if False:",
         test="test_an_answer_that_takes_long_is_a_message_of_its_own",
     ),

@@ -144,6 +144,7 @@ class Stack:
         record: dict[str, Any] | None = None,
         gateway: dict[str, Any] | None = None,
         sessions: dict[str, Any] | None = None,
+        approvals: dict[str, Any] | None = None,
         **fleet: Any,
     ) -> None:
         """Write the configuration; workers that are started later read it.
@@ -158,6 +159,7 @@ class Stack:
             "channels": {"test": {"owners": ["alice"]}} if channels is None else channels,
             "record": record or {},
             "sessions": sessions or {},
+            "approvals": approvals or {},
             "queue": queue or {"mode": "followup", "debounce_ms": 0, "cap": 0},
             "agents": {"main": agent or self.agent},
         }

@@ -5,6 +5,7 @@ The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory;
 """
 
 from remoteclaw.config.model.agents import AgentConfig, McpServerSettings
+from remoteclaw.config.model.approvals import ApprovalsConfig
 from remoteclaw.config.model.channels import (
     AccountConfig,
     ChannelConfig,
@@ -23,6 +24,7 @@ from remoteclaw.config.model.tools import GroupConfig, Profile, SenderConfig, To
 __all__ = [
     "AccountConfig",
     "AgentConfig",
+    "ApprovalsConfig",
     "ChannelConfig",
     "ChatKind",
     "Config",

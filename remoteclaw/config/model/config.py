@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator
 
 from remoteclaw.config.model.agents import AgentConfig, workspace
+from remoteclaw.config.model.approvals import ApprovalsConfig
 from remoteclaw.config.model.channels import AccountConfig, ChannelConfig, accounts_of
 from remoteclaw.config.model.fleet import FleetConfig
 from remoteclaw.config.model.gateway import GatewayConfig
@@ -45,6 +46,7 @@ class Config(Section):
     """The channels by name."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools every agent may use."""
+    approvals: ApprovalsConfig = ApprovalsConfig()
     queue: QueueConfig = QueueConfig()
     sessions: SessionsConfig = SessionsConfig()
     record: RecordConfig = RecordConfig()

@@ -34,6 +34,7 @@ end
 -- Stop all that a session has accepted so far; with `is_unwanted`, its result isn't told either.
 -- → entries concerned; 0 means that there was nothing, or that a finish which came first has won
 local function stop_one(sid, state, inbound, is_unwanted)
+  void_asks(sid, nil, 'It was stopped.')
   local newest = redis.call('XREVRANGE', inbound, '+', '-', 'COUNT', 1)
   if not newest[1] then return 0 end
   redis.call('HSET', state, 'stop_entry', newest[1][1])

@@ -1,5 +1,5 @@
 -- Accept a message: dedupe, store, note the time, and schedule an idle session, all or nothing.
--- uses: entries, sessions
+-- uses: replies, asks, entries, sessions
 -- keys: inbound, state, seen, active, sessions, blobs*
 -- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell, at_once?, title?, is_new?
 --   title: the first words of the message; is_new: whether a new conversation begins with it

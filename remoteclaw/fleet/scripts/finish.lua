@@ -1,5 +1,5 @@
 -- End the turn: its outcome, its last messages and the removal of its entries are one step.
--- uses: replies, entries, sessions
+-- uses: replies, asks, entries, sessions
 -- keys: state, inbound, replies, dead_letters, record, side_effects, owed_inbound?, owed_state?, active, sessions,
 --   usage, usage_day, live, queues*, blobs*
 -- args: epoch, turn, attempt, status, outcome_ms, outcomes, done_channel, reply?, error?, agent_process?,
@@ -102,6 +102,7 @@ if args.record then
   redis.call('PEXPIRE', keys.record, args.record_ms)
 end
 redis.call('DEL', keys.side_effects, keys.live)
+void_asks(args.sid, turn, 'The turn is over, and it was not done.')
 -- Add the turn's numbers to those that are kept.
 local function add_usage(key, field)
   local kept, sums = string.gmatch(redis.call('HGET', key, field) or '', '%d+'), {}

@@ -1,8 +1,8 @@
 -- A reply was delivered, or never can be: remove it and its files, and note that with every entry that it
 -- answers. What the platform has of it leads back to it. If a call wrote it, the caller is told what came
 -- of it; else what is given up becomes a dead letter.
--- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, history?, outcomes*, blobs*, said*
--- args: token, reply, ids?, answer?, answer_ms, about, said_ms, category?, why?, mark?, preview?,
+-- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, ask?, history?, outcomes*, blobs*, said*
+-- args: token, reply, ids?, shown?, answer?, answer_ms, about, said_ms, category?, why?, mark?, preview?,
 --   line?, most, keep_ms
 local token = redis.call('GET', keys.reader)
 if token and token ~= args.token then  -- a claim that only ran out is renewed so
@@ -29,6 +29,7 @@ if letter then
 end
 for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
 for _, said in ipairs(keys.said) do redis.call('SET', said, args.about, 'PX', args.said_ms) end
+if keys.ask and args.shown then redis.call('HSET', keys.ask, 'shown', args.shown) end
 if keys.history then
   redis.call('XADD', keys.history, 'MAXLEN', args.most, '*', 'name', '', 'line', args.line)
   redis.call('PEXPIRE', keys.history, args.keep_ms)

@@ -1,6 +1,6 @@
 -- End a session's conversation, once for each turn that does so: what is recorded goes into the archive,
 -- and what goes on from it is forgotten. Settings of the session stay.
--- uses: sessions
+-- uses: replies, asks, sessions
 -- keys: state, session_map, record, archive
 -- args: epoch, turn, reason, keep_ms, most, sid, stops_tasks, outcomes, outcome_ms, done_channel,
 --   copy_name?, copy_of?, map_ms, notes?
@@ -42,6 +42,8 @@ end
 redis.call('LTRIM', keys.archive, 0, keep - 1)
 if keep == 0 then redis.call('DEL', keys.archive) end
 redis.call('DEL', keys.session_map, keys.record)
+void_asks(args.sid, nil, 'The conversation has ended.')
+redis.call('DEL', 'rc:rules:{' .. args.sid .. '}', 'rc:grants:{' .. args.sid .. '}')
 if args.copy_name then
   redis.call('HSET', keys.session_map, args.copy_name, args.copy_of)
   redis.call('PEXPIRE', keys.session_map, args.map_ms)

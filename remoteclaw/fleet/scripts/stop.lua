@@ -1,6 +1,6 @@
 -- Stop everything that a session has accepted so far, whether it runs or waits, and all that it has
 -- started. What is stopped that way has no result: it is not awaited any more.
--- uses: sessions
+-- uses: replies, asks, sessions
 -- keys: state, inbound, call?
 -- args: sid, is_unwanted, keep_ms
 -- → entries concerned; for a call that was answered before, as then; session key, queue if a hint is

@@ -1,0 +1,22 @@
+"""Requests to people as messages show them: with buttons, or in words where there are none."""
+
+from dataclasses import replace
+
+from remoteclaw.protocols import ChannelAdapter, Reply
+
+__all__ = ["has_buttons", "in_words"]
+
+
+def has_buttons(adapter: ChannelAdapter) -> bool:
+    """Whether an adapter shows the choices of a card by itself."""
+    return bool(getattr(adapter, "has_buttons", False))
+
+
+def in_words(reply: Reply) -> Reply:
+    """Return a reply with the choices of its card as words: they are answered by number."""
+    card = reply.card
+    if card is None or not card.choices:
+        return reply
+    numbered = " · ".join(f"{number} {label}" for number, (_, label) in enumerate(card.choices, 1))
+    words = f"{numbered}: answer with the number, or `/deny {card.id} WHY`."
+    return replace(reply, text=f"{reply.text}\n\n{words}")

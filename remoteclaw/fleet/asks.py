@@ -1,0 +1,320 @@
+"""Requests to people: what an agent may not do by itself, and what they answer.
+
+A request is a record that outlives every process. The turn that asks waits for a while; later an
+answer counts, too. `answer()` is for every door: chats, the gateway, the command line.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
+
+import orjson
+
+from remoteclaw.clock import boottime, now_ms
+from remoteclaw.errors import NotFound
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.inbound import APPEND_S, encode_entry, entry_args, entry_keys
+from remoteclaw.fleet.wake import Waker
+from remoteclaw.messages import Deliver, SessionKey
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet.lease import Lease
+
+__all__ = ["Answered", "Asks", "Request", "State", "TurnAsks", "Verdict", "new_id"]
+
+#: How many requests of one session wait at once, and how many in all.
+MOST_OF_SESSION, MOST_OF_ALL = 8, 1000
+#: How long the other turns look on after one has let its worker go, in milliseconds.
+LETTING_GO_MS = 1000
+#: How long a request is kept at least, in milliseconds.
+LEAST_KEPT_MS = 24 * 3600 * 1000
+#: An id is what people type: letters and digits that are not taken for each other.
+ALPHABET, ID_LENGTH = "abcdefghjkmnpqrstuvwxyz23456789", 8
+
+#: `once` and `conversation` allow it, `deny` doesn't; `words` answer a question.
+Verdict = Literal["once", "conversation", "deny", "words"]
+State = Literal[
+    "open", "answered", "given", "lapsed", "granted", "used", "denied", "expired", "void"
+]
+
+
+def new_id() -> str:
+    """Return the id of a request."""
+    return "".join(secrets.choice(ALPHABET) for _ in range(ID_LENGTH))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """An answer to a request."""
+
+    verdict: Verdict
+    by: str
+    """Who has given it, as CHANNEL:ID; `operator` for the command line."""
+    name: str
+    """What they are called."""
+    at_ms: int
+    words: str = ""
+    """The reason of a denial, or the answer to a question."""
+
+    @classmethod
+    def decode(cls, text: bytes) -> Self:
+        """Return an answer as Redis has it."""
+        return cls(**orjson.loads(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What an agent asks people for."""
+
+    id: str
+    session: SessionKey
+    turn: str
+    tool: str
+    what: str
+    """What would be done, as people are shown it: without secrets, and with every character
+    visible."""
+    where: str
+    """The directory that it would be done in."""
+    deliver: Deliver
+    people: Sequence[str]
+    """On whose behalf, each as CHANNEL:ID."""
+    is_question: bool = False
+    """Whether words answer it."""
+    state: State = "open"
+    asked_ms: int = 0
+    until_ms: int = 0
+    """Until when it can be answered, or what was granted passes, or the turn waits."""
+    answer: Answered | None = None
+
+    @classmethod
+    def decode(cls, id_: str, fields: Mapping[bytes, bytes]) -> Self:
+        """Return a request as Redis has it."""
+        told: dict[str, Any] = orjson.loads(fields[b"request"])
+        answer = fields.get(b"answer")
+        return cls(
+            **{**told, "session": SessionKey.parse(told["session"])},
+            id=id_,
+            state=cast(State, fields[b"state"].decode()),
+            asked_ms=int(fields[b"asked_ms"]),
+            until_ms=int(fields[b"until_ms"]),
+            answer=Answered.decode(answer) if answer else None,
+        )
+
+    def encode(self) -> bytes:
+        """Return what is kept of it from the beginning on."""
+        told = {name: getattr(self, name) for name in _KEPT}
+        return orjson.dumps({**told, "session": str(self.session)})
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it can be answered."""
+        return self.state in ("open", "lapsed")
+
+
+_KEPT = ("turn", "tool", "what", "where", "deliver", "people", "is_question")
+
+
+class Asks:
+    """The requests, from the side of people."""
+
+    def __init__(self, scripts: Scripts, waker: Waker) -> None:
+        self._scripts = scripts
+        self._waker = waker
+
+    async def find(self, id_: str) -> Request | None:
+        """Return a request; None if there is none."""
+        client = self._scripts.client
+        found = await self._scripts.call(client.hgetall, keys.ask(id_))
+        return Request.decode(id_, found) if found else None
+
+    async def named(self, name: str) -> Request:
+        """Return a request by its id, or the one that waits if there is one alone.
+
+        Raises `NotFound`.
+        """
+        if name and (found := await self.find(name)):
+            return found
+        waiting = await self.waiting()
+        if not name and len(waiting) == 1:
+            return waiting[0]
+        there = ", ".join(one.id for one in waiting) or "none"
+        raise NotFound(f"There is no request {name!r}: those that wait are {there}.")
+
+    async def waiting(self) -> list[Request]:
+        """Return the requests that can be answered, oldest first."""
+        client = self._scripts.client
+        ids = await self._scripts.call(client.zrange, keys.ASKS, 0, -1)
+        return await self._read(ids)
+
+    async def of_session(self, sid: str) -> list[Request]:
+        """Return a session's requests that can be answered, oldest first."""
+        ids = await self._scripts.call(self._scripts.client.zrange, keys.asked(sid), -64, -1)
+        return await self._read(ids)
+
+    async def _read(self, ids: Sequence[bytes]) -> list[Request]:
+        client = self._scripts.client
+
+        async def look() -> list[Any]:
+            pipeline = client.pipeline(transaction=False)
+            for id_ in ids:
+                pipeline.hgetall(keys.ask(id_.decode()))
+            return list(await pipeline.execute())
+
+        found = await self._scripts.call(look) if ids else []
+        requests = [
+            Request.decode(id_.decode(), fields)
+            for id_, fields in zip(ids, found, strict=True)
+            if fields
+        ]
+        return sorted((one for one in requests if one.is_waiting), key=lambda one: one.asked_ms)
+
+    async def answer(
+        self, request: Request, answered: Answered, *, words: str, going_on: str
+    ) -> tuple[bool, State, Answered | None]:
+        """Answer a request; return whether it counts, and what is true now.
+
+        The messages that show it say `words` from then on. If no turn waits any more, the session
+        is told to go on, by an entry that says `going_on` on behalf of those who asked.
+        Whether they may answer is for the caller to know. Repeating it is harmless.
+        """
+        session = request.session
+        message = session.message(
+            id=f"ask-{request.id}", text=going_on, from_="operator", timestamp=now_ms()
+        )
+        entry = encode_entry(message, request.deliver, "verdict", people=request.people)
+        text = orjson.dumps(asdict(answered))
+        remembered = {"tool": request.tool, "what": request.what} | {
+            "name": answered.name,
+            "at_ms": answered.at_ms,
+        }
+        told, state, answer, queue = await self._scripts.run(
+            "answer",
+            keys={
+                "ask": keys.ask(request.id),
+                "asks": keys.ASKS,
+                "rules": keys.rules(session.sid),
+                "grants": keys.grants(session.sid),
+                **entry_keys(session),
+            },
+            args={
+                "id": request.id,
+                "answer": text,
+                "by": f"{answered.by} {answered.verdict} {answered.words}",
+                "verdict": answered.verdict,
+                "remembered": orjson.dumps(remembered),
+                "words": words,
+                "lane": "agents",
+                "bell": keys.bell(session.sid),
+                **entry_args(session, entry),
+            },
+            deadline=boottime() + APPEND_S,
+        )
+        await self._waker.try_hint(session, queue.decode())
+        return told == b"done", state.decode(), Answered.decode(answer) if answer else None
+
+    async def rules(self, sid: str) -> list[Mapping[str, Any]]:
+        """Return what is allowed for a session's conversation: `tool`, `what`, `name`, `at_ms`."""
+        found = await self._scripts.call(self._scripts.client.hvals, keys.rules(sid))
+        return [orjson.loads(text) for text in found]
+
+    async def forget_rules(self, sid: str) -> int:
+        """Take back what is allowed for a session's conversation; return how much that was."""
+        client = self._scripts.client
+        count = await self._scripts.call(client.hlen, keys.rules(sid))
+        await self._scripts.call(client.delete, keys.rules(sid))
+        return int(count)
+
+    async def let_lapse(self) -> int:
+        """Have requests lapse and expire whose time has come; return how many."""
+        return int(await self._scripts.run("overdue", keys={"asks": keys.ASKS}, args={"most": 100}))
+
+
+class TurnAsks:
+    """The requests of the turn that runs under a lease.
+
+    Every method raises `LeaseLost` once another worker has the session.
+    """
+
+    def __init__(self, lease: "Lease", turn: str) -> None:
+        self._lease = lease
+        self._turn = turn
+
+    async def ask(
+        self,
+        request: Request,
+        *,
+        digest: str,
+        rule: str,
+        is_again: bool,
+        hold_ms: int,
+        keep_ms: int,
+        shown: tuple[str, bytes, bytes] | None,
+    ) -> tuple[Literal["open", "allowed", "again", "full"], str]:
+        """Ask people, with a message that shows it: its stream, itself, and what becomes of it.
+
+        `digest` names exactly what would be done, and `rule` what is allowed with it for the
+        conversation. Return "open" and the request's id, which may be that of an earlier attempt;
+        "allowed", by an earlier answer as JSON; "again" if the message has to say that it may have
+        been done before; and "full" if too many wait.
+        """
+        sid = self._lease.sid
+        replies, card, closing = shown or (None, None, None)
+        told, name = await self._lease.run_fenced(
+            "ask",
+            {
+                "replies": replies,
+                "ask": keys.ask(request.id),
+                "asks": keys.ASKS,
+                "asked": keys.asked(sid),
+                "rules": keys.rules(sid),
+                "grants": keys.grants(sid),
+            },
+            {
+                "turn": self._turn,
+                "id": request.id,
+                "sid": sid,
+                "digest": digest,
+                "rule": rule,
+                "request": request.encode(),
+                "is_again": is_again,
+                "hold_ms": hold_ms,
+                "keep_ms": max(keep_ms, LEAST_KEPT_MS),
+                "most": MOST_OF_SESSION,
+                "most_of_all": MOST_OF_ALL,
+                "card": card,
+                "closing": closing,
+            },
+        )
+        return told.decode(), name.decode()
+
+    async def take(self, id_: str) -> tuple[State, Answered | None]:
+        """Take the answer, if there is one: from then on the agent may have heard it."""
+        state, answer = await self._lease.run_fenced(
+            "take", {"ask": keys.ask(id_)}, {"turn": self._turn}
+        )
+        return state.decode(), Answered.decode(answer) if answer else None
+
+    async def lapse(self, *, is_needed: bool) -> bool:
+        """Wait no longer for answers; False if another turn lets its worker go instead.
+
+        `is_needed` says that other sessions wait for a worker.
+        """
+        done = await self._lease.run_fenced(
+            "lapse",
+            {"letting_go": keys.LETTING_GO},
+            {
+                "turn": self._turn,
+                "sid": self._lease.sid,
+                "is_needed": is_needed,
+                "pause_ms": LETTING_GO_MS,
+            },
+        )
+        return bool(done)
+
+    async def retract(self, id_: str, words: str) -> None:
+        """Close a request that the agent has taken back."""
+        await self._lease.run_fenced(
+            "retract", {"ask": keys.ask(id_)}, {"turn": self._turn, "id": id_, "words": words}
+        )

@@ -1,0 +1,52 @@
+-- Requests to people: a hash for each, at rc:ask:ID. Needs _replies.
+-- open: a turn waits for the answer · answered: nothing has come of it yet · given: the agent has heard it
+-- lapsed: no turn waits any more, and it can still be answered · granted: what was asked for passes once ·
+-- used: it has · denied: no turn has to hear it · expired · void
+-- Their keys can't be given to a script: which there are is known inside only.
+
+local ASKS = 'rc:asks'
+-- How long a lapsed request can be answered, and how long what was granted then passes, in milliseconds.
+local VALID_MS, GRANT_MS = 24 * HOUR_MS, HOUR_MS
+
+-- The newest requests of a session.
+local function asked_of(sid)
+  return redis.call('ZREVRANGE', 'rc:asked:{' .. sid .. '}', 0, 63)
+end
+
+-- Have the messages that show a request say what became of it.
+local function tell_closed(ask, words)
+  local stream, closing = unpack(redis.call('HMGET', ask, 'replies', 'closing'))
+  if not stream then return end
+  local first, last = string.find(closing, '%CLOSING%', 1, true)
+  local said = string.sub(cjson.encode(words), 2, -2)
+  put_reply(stream, string.sub(closing, 1, first - 1) .. said .. string.sub(closing, last + 1))
+end
+
+-- Nothing more can be done about a request; it is kept as long as a record.
+local function close_ask(id, state, words)
+  local ask = 'rc:ask:' .. id
+  redis.call('HSET', ask, 'state', state, 'closed_ms', now_ms())
+  redis.call('ZREM', ASKS, id)
+  redis.call('PEXPIRE', ask, redis.call('HGET', ask, 'keep_ms'))
+  if words then tell_closed(ask, words) end
+end
+
+-- Nobody waits for the answer any more, but it is still taken.
+local function lapse(id)
+  local ask = 'rc:ask:' .. id
+  local until_ms = redis.call('HGET', ask, 'asked_ms') + VALID_MS
+  redis.call('HSET', ask, 'state', 'lapsed', 'until_ms', until_ms)
+  redis.call('ZADD', ASKS, until_ms, id)
+end
+
+-- Void what a turn leaves open; without a turn, all of a session that could still come to something.
+local function void_asks(sid, turn, words)
+  for _, id in ipairs(asked_of(sid)) do
+    local state, of = unpack(redis.call('HMGET', 'rc:ask:' .. id, 'state', 'turn'))
+    local is_waiting = state == 'open' or state == 'answered'
+    if turn then is_waiting = is_waiting and of == turn else
+      is_waiting = is_waiting or state == 'lapsed' or state == 'granted'
+    end
+    if is_waiting then close_ask(id, 'void', state ~= 'answered' and words or nil) end
+  end
+end

@@ -1,0 +1,60 @@
+-- Ask a person for what an agent may not do by itself: the record and the message that shows it are one step.
+-- What was allowed for the conversation passes, and so does once what was granted late. An earlier attempt at
+-- the turn may have asked for the same: its request is adopted, with its message and its answer.
+-- uses: replies, asks
+-- keys: state, replies?, ask, asks, asked, rules, grants
+-- args: epoch, turn, id, sid, digest, rule, request, is_again, hold_ms, keep_ms, most, most_of_all, card?, closing?
+--   is_again: whether the caller knows that it may have been done before, and the message says so
+-- → open|allowed|again|full, id of the request, or who has allowed it as JSON
+local fence = fenced(keys.state, args.epoch)
+if fence then return fence end
+local turn, attempt = unpack(redis.call('HMGET', keys.state, 'turn', 'attempt'))
+if args.turn ~= turn then return redis.error_reply('FENCED turn ' .. args.turn .. ' is not running') end
+if redis.call('EXISTS', keys.ask) == 1 then return {'open', args.id} end  -- said before
+local now = now_ms()
+local rule = redis.call('HGET', keys.rules, args.rule)
+if rule then return {'allowed', rule} end
+local granted = redis.call('HGET', keys.grants, args.digest)
+if granted then
+  local ask = 'rc:ask:' .. granted
+  local state, until_ms, used_by, answer = unpack(redis.call('HMGET', ask, 'state', 'until_ms', 'used_by', 'answer'))
+  if state == 'granted' and tonumber(until_ms) > now then
+    redis.call('HSET', ask, 'used_by', args.id, 'given_turn', turn, 'given', attempt)
+    close_ask(granted, 'used')
+    return {'allowed', answer}
+  end
+  if state == 'used' and used_by == args.id then return {'allowed', answer} end
+end
+local is_again, open = '0', 0
+for _, id in ipairs(asked_of(args.sid)) do
+  local ask = 'rc:ask:' .. id
+  local state, digest, of, by, given, given_turn = unpack(redis.call('HMGET', ask, 'state', 'digest', 'turn', 'attempt',
+    'given', 'given_turn'))
+  if state == 'open' then open = open + 1 end
+  if digest == args.digest then
+    if of == turn and by ~= attempt and (state == 'open' or state == 'answered') then
+      redis.call('HSET', ask, 'attempt', attempt)
+      if state == 'open' then
+        redis.call('HSET', ask, 'until_ms', now + args.hold_ms)
+        redis.call('ZADD', keys.asks, now + args.hold_ms, id)
+      end
+      return {'open', id}
+    end
+    if given_turn == turn and given ~= attempt then is_again = '1' end
+  end
+end
+if is_again ~= args.is_again then return {'again', ''} end
+if open >= tonumber(args.most) or redis.call('ZCARD', keys.asks) >= tonumber(args.most_of_all) then return {'full', ''} end
+if is_full_for('tools') then return {'full', ''} end
+redis.call('HSET', keys.ask, 'state', 'open', 'sid', args.sid, 'turn', turn, 'attempt', attempt, 'digest', args.digest,
+  'rule', args.rule, 'request', args.request, 'asked_ms', now, 'until_ms', now + args.hold_ms, 'keep_ms', args.keep_ms)
+redis.call('ZADD', keys.asks, now + args.hold_ms, args.id)
+redis.call('ZADD', keys.asked, now, args.id)
+redis.call('PEXPIRE', keys.asked, VALID_MS + args.keep_ms)
+redis.call('ZREMRANGEBYRANK', keys.asked, 0, -1001)
+if args.card then
+  redis.call('HSET', keys.ask, 'replies', keys.replies, 'closing', args.closing)
+  put_reply(keys.replies, args.card)
+end
+redis.call('PUBLISH', 'rc:asking', args.id)
+return {'open', args.id}

@@ -1,0 +1,19 @@
+-- Let requests lapse and expire whose time has come.
+-- uses: replies, asks
+-- keys: asks
+-- args: most
+-- → how many
+local due = redis.call('ZRANGEBYSCORE', keys.asks, '-inf', now_ms(), 'LIMIT', 0, args.most)
+for _, id in ipairs(due) do
+  local state = redis.call('HGET', 'rc:ask:' .. id, 'state')
+  if state == 'open' then
+    lapse(id)
+  elseif state == 'lapsed' then
+    close_ask(id, 'expired', 'Nobody answered in time.')
+  elseif state == 'granted' then
+    close_ask(id, 'expired')
+  else
+    redis.call('ZREM', keys.asks, id)
+  end
+end
+return #due

@@ -1,0 +1,229 @@
+"""Permissions: has people asked for what an agent may not do by itself, and waits for their word.
+
+The request is a record (`fleet.asks`). While the turn waits it holds its worker, for `hold_s` at
+most, and not the last one that other sessions wait for: then the turn ends, and a later answer
+wakes the session.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from remoteclaw.config.approvals import can_be_asked
+from remoteclaw.config.model import Config
+from remoteclaw.events import Intent, PermissionEvent
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.asks import Answered, Request, TurnAsks, new_id
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.messages import Turn, people_of
+from remoteclaw.protocols import Card, Decision
+
+__all__ = ["Permissions"]
+
+#: After so many denials of a tool in a turn, nobody is asked for it again.
+MOST_DENIALS = 3
+#: How often a turn looks whether its worker is needed while another one has let its own go, in
+#: seconds.
+LOOK_S = 0.25
+#: What stands in the message that shows a request where what became of it will.
+CLOSING = "%CLOSING%"
+
+DENIED = "{name} denied this.{why}"
+DENIED_OFTEN = (
+    "{tool} was denied {count} times in this turn: do not try it again. Say what you need it for."
+)
+TOO_MANY = "Too many requests wait for an answer: go on without this, and say so."
+RETRACTED = "The agent does not want it any more."
+WAITING = (
+    "I wait for an answer to request `{ids}`, and go on when it comes: until then, others have my "
+    "worker. `remoteclaw asks show {first}` shows what it is about."
+)
+#: The choices of a card, in their order: plain chats number them.
+CHOICES = {"once": "Allow once", "conversation": "Allow for this conversation", "deny": "Deny"}
+
+
+class Permissions:
+    """The requests of one attempt at a turn."""
+
+    def __init__(self, lease: Lease, turn: Turn, config: Config, *, abort: asyncio.Event) -> None:
+        """`abort` stops the turn."""
+        self._lease = lease
+        self._turn = turn
+        self._config = config
+        self._abort = abort
+        self._asks = TurnAsks(lease, turn.id)
+        self._news: set[asyncio.Event] = set()
+        self._denied: Counter[str] = Counter()
+        self._open: dict[str, str] = {}
+        """The requests that the agent waits for: their ids, by the agent's own."""
+        self.lapsed: tuple[str, ...] = ()
+        """The requests for which the turn was ended, because nobody has answered."""
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is somebody to ask, and a chat to do it in."""
+        is_in_chat = self._turn.entries[-1].deliver == "channel"
+        return is_in_chat and can_be_asked(self._config, self._lease.session.provider)
+
+    @property
+    def words(self) -> str:
+        """What the person is told whom the turn waits for."""
+        return WAITING.format(ids="`, `".join(self.lapsed), first=self.lapsed[0])
+
+    def look(self) -> None:
+        """Have each request looked at: there may be an answer."""
+        for news in self._news:
+            news.set()
+
+    async def decide(self, event: PermissionEvent) -> Decision:
+        """Have a person decide. Does not return once the turn is to end without an answer."""
+        tool = event.tool_name
+        if self._denied[tool] >= MOST_DENIALS:
+            return Decision("deny", DENIED_OFTEN.format(tool=tool, count=MOST_DENIALS))
+        verdict, name = await self._ask(event)
+        if verdict == "allowed":
+            return Decision("allow")
+        if verdict == "full":
+            return Decision("deny", TOO_MANY)
+        self._open[event.id] = name
+        try:
+            return self._decision(tool, await self._answer(name))
+        finally:
+            self._open.pop(event.id, None)
+
+    async def retract(self, event_id: str) -> None:
+        """Close what the agent does not wait for any more."""
+        if name := self._open.get(event_id):
+            await self._asks.retract(name, RETRACTED)
+
+    async def _ask(self, event: PermissionEvent) -> tuple[str, str]:
+        """Make the record; return what came of it, as `TurnAsks.ask()` does."""
+        request = Request(
+            id=new_id(),
+            session=self._lease.session,
+            turn=self._turn.id,
+            tool=event.tool_name,
+            what=event.shown or event.tool_name,
+            where=event.where,
+            deliver=self._turn.entries[-1].deliver,
+            people=people_of(self._turn.entries),
+        )
+        hold_s = self._config.approvals.hold_s
+        is_again = False
+        while True:
+            told, name = await self._asks.ask(
+                request,
+                digest=_digest(event.tool_name, event.input, event.where),
+                rule=_rule(event),
+                is_again=is_again,
+                hold_ms=hold_s * 1000,
+                keep_ms=self._config.record.keep_ms,
+                shown=self._shown(request, is_again=is_again),
+            )
+            if told != "again":
+                return told, name
+            is_again = not is_again
+
+    def _shown(self, request: Request, *, is_again: bool) -> tuple[str, bytes, bytes]:
+        """Return the stream of the message that shows a request, itself, and what becomes of it."""
+        session, message = self._lease.session, self._turn.entries[-1].message
+        text = _words(request, is_again=is_again)
+
+        def payload(text: str, choices: Mapping[str, str]) -> bytes:
+            said = reply_payload(
+                sid=self._lease.sid,
+                turn=self._turn.id,
+                attempt=self._turn.attempt,
+                index=0,
+                channel_id=message.channel_id,
+                thread_id=message.thread_id,
+                text=text,
+                call=f"ask:{request.id}" + ("" if choices else ":closed"),
+                card=Card(request.id, tuple(choices.items())),
+            )
+            return orjson.dumps(said)
+
+        stream = keys.reply_stream(session.provider, session.account)
+        return stream, payload(text, CHOICES), payload(f"{text}\n\n{CLOSING}", {})
+
+    async def _answer(self, name: str) -> Answered:
+        """Wait for the answer, as long as the turn may wait."""
+        news = asyncio.Event()
+        self._news.add(news)
+        needed = asyncio.create_task(self._lease.needed())
+        try:
+            async with asyncio.timeout(self._config.approvals.hold_s) as hold:
+                while True:
+                    news.clear()
+                    state, answer = await self._asks.take(name)
+                    if answer and state == "given":
+                        return answer
+                    if state == "lapsed":
+                        break
+                    waiting = asyncio.create_task(news.wait())
+                    try:
+                        await asyncio.wait((waiting, needed), return_when="FIRST_COMPLETED")
+                    finally:
+                        waiting.cancel()
+                    if needed.done():
+                        needed.result()
+                        if await self._asks.lapse(is_needed=True):
+                            break
+                        await asyncio.sleep(LOOK_S)
+                        needed = asyncio.create_task(self._lease.needed())
+        except TimeoutError:
+            if not hold.expired():
+                raise
+            await self._asks.lapse(is_needed=False)
+            state, answer = await self._asks.take(name)
+            if answer and state == "given":  # it came in the last moment
+                return answer
+        finally:
+            self._news.discard(news)
+            needed.cancel()
+        self.lapsed = (*self.lapsed, name)
+        self._abort.set()
+        return await asyncio.Future()  # the end of the turn cancels it
+
+    def _decision(self, tool: str, answer: Answered) -> Decision:
+        if answer.verdict != "deny":
+            return Decision("allow")
+        self._denied[tool] += 1
+        why = f" They say: {answer.words}" if answer.words else ""
+        return Decision("deny", DENIED.format(name=answer.name or "A person", why=why))
+
+
+def _words(request: Request, *, is_again: bool) -> str:
+    """Return a request as a message shows it: what would be done comes first, as it is."""
+    fence = "`" * 3
+    while fence in request.what:
+        fence += "`"
+    again = (
+        "\n\nAn earlier try at this was cut off: it may have been done already." if is_again else ""
+    )
+    return (
+        f"**{request.session.agent}** asks to use {request.tool} in `{request.where}`:\n\n"
+        f"{fence}\n{request.what}\n{fence}{again}"
+    )
+
+
+def _digest(*parts: Any) -> str:
+    """Return a name of exactly this."""
+    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+
+
+def _rule(event: PermissionEvent) -> str:
+    """Return what is allowed with it for the conversation, in the words of no single CLI."""
+    match event.intent:
+        case Intent(tool="Bash") as intent:
+            return _digest("Bash", intent.command.strip(), intent.cwd or event.where)
+        case Intent(tool="Edit" | "Read") as intent:
+            return _digest(intent.tool, sorted(intent.paths), event.where)
+        case Intent(url=url) if url:
+            return _digest("WebFetch", url)
+    return _digest(event.tool_name, event.input, event.where)
