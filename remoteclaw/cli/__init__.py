@@ -10,6 +10,7 @@ from remoteclaw import __version__
 from remoteclaw.cli import archive, files  # noqa: F401 - they add commands to `sessions`
 from remoteclaw.cli.agents import agents
 from remoteclaw.cli.archive import stop
+from remoteclaw.cli.asks import asks
 from remoteclaw.cli.channel import channel
 from remoteclaw.cli.chat import chat
 from remoteclaw.cli.config import config
@@ -36,7 +37,7 @@ def main() -> None:
 
 
 SECTIONS = {
-    "Everyday Commands": (up, chat, send, stop, sessions, cron, usage),
+    "Everyday Commands": (up, chat, send, stop, asks, sessions, cron, usage),
     "Settings and Rights": (config, agents, channel, pairing, policy, token),
     "When Something Is Wrong": (status, doctor, deadletters, replies),
     "Parts of a Fleet": (worker, gateway, sweep, mcp),

@@ -112,6 +112,11 @@ class Request:
         """Whether it can be answered."""
         return self.state in ("open", "lapsed")
 
+    @property
+    def can_pass(self) -> bool:
+        """Whether it can be answered, or what was granted can still pass."""
+        return self.is_waiting or self.state == "granted"
+
 
 _KEPT = ("turn", "tool", "what", "where", "deliver", "people", "is_question")
 
@@ -139,19 +144,30 @@ class Asks:
         waiting = await self.waiting()
         if not name and len(waiting) == 1:
             return waiting[0]
-        there = ", ".join(one.id for one in waiting) or "none"
-        raise NotFound(f"There is no request {name!r}: those that wait are {there}.")
+        there = ", ".join(one.id for one in waiting)
+        which = f"those that wait are {there}" if there else "none waits"
+        raise NotFound(f"There is no request {name!r}: {which}.")
 
     async def waiting(self) -> list[Request]:
         """Return the requests that can be answered, oldest first."""
         client = self._scripts.client
         ids = await self._scripts.call(client.zrange, keys.ASKS, 0, -1)
-        return await self._read(ids)
+        return [one for one in await self._read(ids) if one.is_waiting]
+
+    async def all(self) -> list[Request]:
+        """Return every request that is kept, oldest first."""
+        client = self._scripts.client
+
+        async def scan() -> list[bytes]:
+            return [name async for name in client.scan_iter(match=keys.ask("*"), count=1000)]
+
+        names = await self._scripts.call(scan)
+        return await self._read([name.removeprefix(keys.ask("").encode()) for name in names])
 
     async def of_session(self, sid: str) -> list[Request]:
         """Return a session's requests that can be answered, oldest first."""
         ids = await self._scripts.call(self._scripts.client.zrange, keys.asked(sid), -64, -1)
-        return await self._read(ids)
+        return [one for one in await self._read(ids) if one.is_waiting]
 
     async def _read(self, ids: Sequence[bytes]) -> list[Request]:
         client = self._scripts.client
@@ -168,7 +184,7 @@ class Asks:
             for id_, fields in zip(ids, found, strict=True)
             if fields
         ]
-        return sorted((one for one in requests if one.is_waiting), key=lambda one: one.asked_ms)
+        return sorted(requests, key=lambda one: one.asked_ms)
 
     async def answer(
         self, request: Request, answered: Answered, *, words: str, going_on: str

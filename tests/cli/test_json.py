@@ -12,6 +12,7 @@ from remoteclaw.cli import main
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.approvals import Approval
 from remoteclaw.fleet.pairings import Request
+from tests.support.asks import put_request
 from tests.support.cli import give_up, run
 from tests.support.stack import Stack
 
@@ -25,6 +26,7 @@ JOB = (
 )
 RUN = "jobId dueMs due status runId detail isManual durationMs"
 LETTER = "id session account reference category detail attempts given_up_ms"
+ASK = "id session agent tool what where people state asked_ms until_ms answer"
 
 #: What is typed before `--json`, and the names in what it prints, or in the first thing of a list.
 FACTS = {
@@ -41,6 +43,8 @@ FACTS = {
     "sessions trace SID": "reference session status steps usage error",
     "sessions queue SID": "mode debounce_ms cap drop own",
     "sessions archive SID": "number ended_ms messages why",
+    "asks list": ASK,
+    "asks show ASK": ASK,
     "replies list": "account is_read replies bytes oldest_ms id session",
     "deadletters list": LETTER,
     "deadletters show LETTER": f"{LETTER} text files",
@@ -61,7 +65,7 @@ WITHOUT = {
     "token revoke, token rotate, sessions reset, sessions forget, sessions fork, sessions label, "
     "sessions files, replies drop, deadletters retry, deadletters drop, cron add, cron edit, "
     "cron pause, cron resume, cron run, cron remove, config set, config unset, config approve, "
-    "config reject, channel add, pairing approve, pairing remove",
+    "config reject, channel add, pairing approve, pairing remove, asks answer",
     "its exit status is the answer": "config validate",
 }
 
@@ -95,6 +99,8 @@ async def test_json_has_the_names_that_programs_know(stack: Stack, directory: Pa
     claude.write_text("#!/bin/sh\necho 2.0.0\n")
     claude.chmod(0o755)
     sent = await stack.append("hello")
+    asks = await stack.append("hello", channel_id="asks")
+    request = await put_request(stack, asks, tool="Bash", what="touch x")
     await give_up(stack, sent)
     await stack.ask("hello")
     await stack.fleet.tokens.create("grafana", "read", None)
@@ -124,7 +130,7 @@ async def test_json_has_the_names_that_programs_know(stack: Stack, directory: Pa
     job = run(stack, "cron", "add", *added).stdout.strip()
     run(stack, "cron", "run", job)
     assert run(stack, "sessions", "reset", sid).returncode == 0
-    names = {"SID": sid, "LETTER": letter.id, "JOB": job}
+    names = {"SID": sid, "LETTER": letter.id, "JOB": job, "ASK": request.id}
 
     for words, expected in FACTS.items():
         typed = [names.get(word, word) for word in words.split()]

@@ -12,6 +12,7 @@ from remoteclaw.cli.output import echo_words
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.host.logs import LineFormatter
 from remoteclaw.host.terminal import in_a_line, printable
+from tests.support.asks import put_request
 from tests.support.cli import give_up, run
 from tests.support.growth import is_linear
 from tests.support.stack import Stack
@@ -48,6 +49,7 @@ LISTS = (
     "sessions archive SID",
     "sessions queue SID",
     "deadletters list",
+    "asks list",
     "cron list",
     "cron show JOB",
     "cron runs JOB",
@@ -62,6 +64,8 @@ LISTS = (
     "sessions trace EVIL",
     "sessions label SID EVIL",
     "deadletters show EVIL",
+    "asks show EVIL",
+    "asks answer EVIL once",
     "cron show EVIL",
     "token revoke EVIL",
     "config get EVIL",
@@ -78,7 +82,14 @@ LISTS = (
     "status --EVIL",
 )
 #: These print texts, whose lines stay lines.
-TEXTS = ("send again", "deadletters show LETTER", "config get", "config get agents.main", "usage")
+TEXTS = (
+    "send again",
+    "deadletters show LETTER",
+    "asks show ASK",
+    "config get",
+    "config get agents.main",
+    "usage",
+)
 
 
 @pytest.mark.usefixtures("gateway")
@@ -89,6 +100,8 @@ async def test_no_command_passes_on_what_a_terminal_obeys(stack: Stack, director
     command = [sys.executable, str(agent)]
     stack.configure({"runtime": "demo", "command": command}, channels={"test": known})
     sent = await stack.append(EVIL, user_name=EVIL)
+    asks = await stack.append(EVIL, channel_id="3")
+    request = await put_request(stack, asks, tool=EVIL, what=EVIL)
     await give_up(stack, sent)
     await stack.ask(EVIL, user_name=EVIL, channel_id="2")
     names = {"SID": sent.session.sid}
@@ -97,7 +110,7 @@ async def test_no_command_passes_on_what_a_terminal_obeys(stack: Stack, director
     await stack.fleet.sessions.label(view, EVIL)
     await stack.fleet.tokens.create(EVIL, "read", None)
     (letter,) = await stack.fleet.dead_letters.list()
-    names |= {"LETTER": letter.id, "JOB": await job_called(stack, EVIL)}
+    names |= {"LETTER": letter.id, "JOB": await job_called(stack, EVIL), "ASK": request.id}
 
     for line in (*LISTS, *TEXTS):
         arguments = [names.get(word, word.replace("EVIL", EVIL)) for word in line.split()]

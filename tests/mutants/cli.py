@@ -161,4 +161,22 @@ MUTANTS = (
         after='"attachments": [],',
         test="test_a_file_goes_by_the_gateway_that_is_there",
     ),
+    Mutant(
+        "an answer that did not count, and a command that says it did",
+        before="(found.answer.by, found.answer.verdict) == (OPERATOR, verdict):",
+        after="True:",
+        test="test_the_command_fails_if_its_answer_does_not_count",
+    ),
+    Mutant(
+        "a denial at the command line without its reason",
+        before="is_owner=True, words=reason,",
+        after="is_owner=True,",
+        test="test_a_request_that_is_closed_is_found_with_who_has_answered",
+    ),
+    Mutant(
+        "a request of which a terminal obeys what it would do",
+        before="echo_text(found.what)",
+        after="import click; click.echo(found.what)",
+        test="test_no_command_passes_on_what_a_terminal_obeys",
+    ),
 )

@@ -219,4 +219,10 @@ MUTANTS = (
         after="if len(found) < limit:",
         test="test_each_thread_is_read_by_itself_and_the_chat_as_a_whole",
     ),
+    Mutant(
+        "requests that are kept and not found",
+        before='match=keys.ask("*")',
+        after="match=keys.ASKS",
+        test="test_a_request_that_is_closed_is_found_with_who_has_answered",
+    ),
 )

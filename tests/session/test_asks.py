@@ -15,32 +15,11 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.asks import Request, Verdict
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.outcomes import Outcome
+from tests.support.asks import BODY, open_request
 from tests.support.bridges import acp_script
 from tests.support.conversations import drain
 from tests.support.stack import Stack, said
-from tests.support.waiting import eventually
 
-#: Asks whether it may run the command that it is sent, and says what it is told.
-BODY = """
-prompt = begin()
-while True:
-    words = prompt['params']['prompt'][0]['text'].split(chr(10))
-    command = (words[-3] if words[-1].startswith('Exactly') else words[-1]).split(': ')[-1]
-    text('I try.')
-    say(jsonrpc='2.0', id=100, method='session/request_permission', params=dict(sessionId='s',
-        toolCall=dict(toolCallId='1', title=command, kind='execute',
-            rawInput=dict(command=command)),
-        options=[dict(optionId=i, kind=k, name=k) for i, k in (('yes', 'allow_once'),
-            ('no', 'reject_once'))]))
-    got = asked()
-    if got.get('method') == 'session/cancel':
-        got = asked()
-        answer(prompt, stopReason='cancelled')
-    else:
-        text(command + ' ' + got['result']['outcome'].get('optionId', '-'))
-        answer(prompt, stopReason='end_turn')
-    prompt = asked('session/prompt')
-"""
 OWNER, GUEST = "alice", "bob"
 
 
@@ -50,12 +29,6 @@ async def agent(stack: Stack, directory: Path) -> Stack:
     stack.agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
     stack.configure(stack.agent)
     return stack
-
-
-async def open_request(stack: Stack) -> Request:
-    """Wait for the one request that waits."""
-    waiting: list[Request] = await eventually(stack.fleet.asks.waiting)
-    return waiting[0]
 
 
 async def answered(

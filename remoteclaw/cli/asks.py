@@ -1,0 +1,146 @@
+"""What agents ask people for: the commands `asks`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remoteclaw.cli.access import load, with_fleet
+from remoteclaw.cli.output import (
+    age,
+    clock,
+    complain,
+    echo,
+    echo_json,
+    echo_text,
+    facts,
+    json_option,
+    listing,
+)
+from remoteclaw.host.terminal import one_line
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet import Fleet
+    from remoteclaw.fleet.asks import Request, Verdict
+
+__all__ = ["asks"]
+
+#: How much of what would be done is in a list, in characters.
+MOST_LISTED = 120
+
+
+@click.group()
+def asks() -> None:
+    """List and answer what agents ask people for.
+
+    A REQUEST is named by its id, as the chat and `asks list` show it.
+    """
+
+
+@asks.command("list")
+@click.option("--all", "is_all", is_flag=True, help="Also those that can't be answered any more.")
+@json_option
+@with_fleet
+async def list_asks(fleet: "Fleet", is_all: bool, as_json: bool) -> None:
+    """List the requests that wait for an answer, oldest first."""
+    listing(
+        await (fleet.asks.all() if is_all else fleet.asks.waiting()),
+        as_json=as_json,
+        plain=_plain,
+        heads=("REQUEST", "STATE", "AGE", "UNTIL", "SESSION", "AGENT", "TOOL", "WHAT"),
+        row=_row,
+        narrows="WHAT",
+        empty="No agent has asked for anything." if is_all else "No request waits for an answer.",
+    )
+
+
+def _plain(request: "Request") -> dict[str, Any]:
+    return {
+        "id": request.id,
+        "session": str(request.session),
+        "agent": request.session.agent,
+        "tool": request.tool,
+        "what": request.what,
+        "where": request.where,
+        "people": list(request.people),
+        "state": request.state,
+        "asked_ms": request.asked_ms,
+        "until_ms": request.until_ms if request.can_pass else None,
+        "answer": asdict(request.answer) if request.answer else None,
+    }
+
+
+def _row(request: "Request") -> tuple[object, ...]:
+    return (
+        request.id,
+        request.state,
+        age(request.asked_ms),
+        clock(request.until_ms) if request.can_pass else "",
+        request.session.sid[:8],
+        request.session.agent,
+        request.tool,
+        one_line(request.what, most=MOST_LISTED),
+    )
+
+
+@asks.command("show")
+@click.argument("request")
+@json_option
+@with_fleet
+async def show_ask(fleet: "Fleet", request: str, as_json: bool) -> None:
+    """Show what is asked for, on whose behalf, and what came of it."""
+    found = await fleet.asks.named(request)
+    if as_json:
+        echo_json(_plain(found))
+        return
+    answer = found.answer
+    facts(
+        {
+            "request": found.id,
+            "session": found.session,
+            "tool": found.tool,
+            "in": found.where,
+            "for": ", ".join(found.people) or "nobody",
+            "asked": clock(found.asked_ms),
+            "state": found.state,
+            "until": clock(found.until_ms) if found.can_pass else "",
+            "answer": answer and f"{answer.verdict}, by {answer.by} at {clock(answer.at_ms)}",
+            "because": answer and answer.words,
+        }
+    )
+    echo("")
+    echo_text(found.what)
+
+
+@asks.command("answer")
+@click.argument("request")
+@click.argument("verdict", type=click.Choice(["once", "conversation", "deny"]))
+@click.option("--reason", default="", help="Why it is denied; claude tells its model.")
+@with_fleet
+async def answer_ask(fleet: "Fleet", request: str, verdict: "Verdict", reason: str) -> int:
+    """Allow what is asked for, once or for the conversation, or deny it.
+
+    The first answer counts.
+    """
+    from remoteclaw.commands.answering import answer_request
+    from remoteclaw.config.approvals import OPERATOR
+
+    if reason and verdict != "deny":
+        raise click.UsageError("--reason is for deny.")
+    found = await fleet.asks.named(request)
+    told = await answer_request(
+        fleet,
+        load()[1],
+        found,
+        verdict,
+        by=OPERATOR,
+        name="the operator",
+        is_owner=True,
+        words=reason,
+    )
+    found = await fleet.asks.named(request)
+    if found.answer and (found.answer.by, found.answer.verdict) == (OPERATOR, verdict):
+        echo(told)
+        return 0
+    complain(told)
+    return 1

@@ -1,0 +1,74 @@
+"""Requests of agents at the command line: the operator sees each whole, and answers it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.asks import BODY, open_request, put_request
+from tests.support.bridges import acp_script
+from tests.support.cli import refused, run
+from tests.support.stack import Stack, said
+
+
+@pytest.fixture
+async def agent(stack: Stack, directory: Path) -> Stack:
+    """A stack with a worker, whose agent asks for each message whether it may run it."""
+    stack.configure({"runtime": "acp", "command": list(acp_script(directory, BODY))})
+    await stack.start_worker()
+    return stack
+
+
+async def test_the_operator_sees_what_waits_and_allows_it(agent: Stack) -> None:
+    accepted = await agent.append("touch x")
+    request = await open_request(agent)
+
+    heads, row = run(agent, "asks", "list").stdout.splitlines()
+    assert heads.split() == "REQUEST STATE AGE UNTIL SESSION AGENT TOOL WHAT".split()
+    assert row.startswith(f"{request.id}  open ")
+    assert row.endswith("  main   touch x  touch x")
+    shown = run(agent, "asks", "show", request.id).stdout
+    assert "for      test:alice\n" in shown
+    assert shown.endswith("\n\ntouch x\n")
+    assert run(agent, "asks", "answer", request.id, "once").stdout.startswith(
+        "Allowed once by the operator at "
+    )
+
+    assert "touch x yes" in said(await agent.outcome(accepted))
+
+
+async def test_a_request_that_is_closed_is_found_with_who_has_answered(agent: Stack) -> None:
+    accepted = await agent.append("touch x")
+    request = await open_request(agent)
+    run(agent, "asks", "answer", request.id, "deny", "--reason", "not now")
+    assert "touch x no" in said(await agent.outcome(accepted))
+
+    assert run(agent, "asks", "list").stdout == "No request waits for an answer.\n"
+    assert request.id in run(agent, "asks", "list", "--all").stdout
+    shown = run(agent, "asks", "show", request.id).stdout
+    assert "answer   deny, by operator at " in shown
+    assert "because  not now\n" in shown
+    (told,) = json.loads(run(agent, "asks", "list", "--all", "--json").stdout)
+    assert told["answer"]["words"] == "not now"
+
+
+async def test_the_command_fails_if_its_answer_does_not_count(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    request = await put_request(stack, accepted, tool="Bash", what="touch x")
+
+    refused(run(stack, "asks", "answer", "abc", "once"), f"those that wait are {request.id}")
+    for wrong in (["maybe"], ["once", "--reason", "so"]):
+        assert run(stack, "asks", "answer", request.id, *wrong).returncode == 2
+    assert run(stack, "asks", "answer", request.id, "once").returncode == 0
+    assert run(stack, "asks", "answer", request.id, "once").returncode == 0  # a repeat is the same
+    refused(run(stack, "asks", "answer", request.id, "deny"), "answered before: Allowed once")
+    await stack.fleet.sessions.stop(accepted.session.sid)
+    refused(run(stack, "asks", "answer", "abc", "once"), "There is no request 'abc': none waits")
+
+
+async def test_a_request_that_was_stopped_takes_no_answer(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    request = await put_request(stack, accepted, tool="Bash", what="touch x")
+    await stack.fleet.sessions.stop(accepted.session.sid)
+
+    refused(run(stack, "asks", "answer", request.id, "once"), "Nothing waits for that answer")
