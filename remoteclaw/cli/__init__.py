@@ -15,6 +15,7 @@ from remoteclaw.cli.channel import channel
 from remoteclaw.cli.chat import chat
 from remoteclaw.cli.config import config
 from remoteclaw.cli.cron import cron
+from remoteclaw.cli.dashboard import dashboard
 from remoteclaw.cli.deadletters import deadletters, replies
 from remoteclaw.cli.edge import Edge
 from remoteclaw.cli.pairing import pairing
@@ -40,7 +41,7 @@ SECTIONS = {
     "Everyday Commands": (up, chat, send, stop, asks, sessions, cron, usage),
     "Settings and Rights": (config, agents, channel, pairing, policy, token),
     "When Something Is Wrong": (status, doctor, deadletters, replies),
-    "Parts of a Fleet": (worker, gateway, sweep, mcp),
+    "Parts of a Fleet": (worker, gateway, sweep, dashboard, mcp),
 }
 for title, commands in SECTIONS.items():
     main.add_section(title, commands)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from remoteclaw.fleet import Fleet
 
-__all__ = ["gateway", "mcp", "sweep", "worker"]
+__all__ = ["check_redis", "gateway", "mcp", "sweep", "worker"]
 
 
 @click.command()
@@ -35,7 +35,7 @@ def worker(people_only: bool) -> None:
     home, config = load()
     if problem := hooks_problem(config.hooks):
         raise ConfigError(problem)
-    on_fleet(_look)  # what the worker would find, so that we say it
+    check_redis()
     command = worker_command()
     echo("+ " + " ".join(["rq", *command[1:]]))
     sys.stdout.flush()
@@ -43,8 +43,13 @@ def worker(people_only: bool) -> None:
     become(command, {**env, PEOPLE_ONLY: "1"} if people_only else env)
 
 
-async def _look(_: "Fleet") -> None:
-    """Do nothing: the fleet is there and fit."""
+def check_redis() -> None:
+    """Find what a program that a command becomes would find, so that we say it."""
+
+    async def look(_: "Fleet") -> None:
+        pass
+
+    on_fleet(look)
 
 
 @click.command()

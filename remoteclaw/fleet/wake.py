@@ -23,7 +23,7 @@ __all__ = ["JOB", "Waker"]
 
 #: The function that a hint names; workers run no other.
 JOB = "workers.jobs.drain"
-#: How long RQ keeps a hint whose drain failed, in seconds, for people who look at its registries.
+#: How long RQ keeps a hint whose drain failed, in seconds, for people who look at rq-dashboard.
 FAILURE_TTL_S = 24 * 3600
 #: How long a hint is tried to be sent, in seconds; the sweeper sends it otherwise.
 SEND_S = 2.0
@@ -49,7 +49,7 @@ class Waker:
     async def hint(self, sid: str, key: str, *, queue: str) -> None:
         """Wake a worker for a session.
 
-        Of its key, which has people's ids, RQ shows the agent and the kind of channel.
+        Of its key, which has people's ids, rq-dashboard shows the agent and the kind of channel.
         """
         rq_queue = self._queue(queue)
         job = rq_queue.create_job(

@@ -795,6 +795,12 @@ async def test_the_background_waits_behind_people(stack: Stack) -> None:
     assert run(stack, "send", "hello").returncode == 0
 
 
+async def test_the_dashboard_is_rq_dashboards_own(stack: Stack) -> None:
+    result = run(stack, "dashboard", "--help")
+
+    assert "rq-dashboard" in result.stdout.lower() or "RQ Dashboard" in result.stdout
+
+
 def test_the_choices_of_a_sessions_queue_are_the_configurations() -> None:
     """They are written twice, because `--help` must not load the configuration."""
     choices = {p.name: getattr(p.type, "choices", None) for p in queue_of_session.params}

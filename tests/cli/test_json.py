@@ -59,7 +59,8 @@ FACTS = {
 
 #: The commands without `--json`, by the reason.
 WITHOUT = {
-    "they run until they are ended": "up, chat, worker, gateway, sweep, mcp, channel run",
+    "they run until they are ended": "up, chat, worker, gateway, sweep, dashboard, mcp, "
+    "channel run",
     "what they print is JSON, or made for programs": "sessions export, config schema, config get",
     "they do something and print at most its name or one sentence": "stop, token create, "
     "token revoke, token rotate, sessions reset, sessions forget, sessions fork, sessions label, "

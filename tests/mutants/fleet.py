@@ -175,7 +175,7 @@ MUTANTS = (
         "a hint that names people",
         before='"/".join([*key.split("/")[:2], sid[:8]])',
         after="key",
-        test="test_a_hint_shows_whose_session_it_is_for_and_no_person",
+        test="test_it_shows_queues_workers_and_jobs_readably",
     ),
     Mutant(
         "a note is lost with its process",

@@ -137,7 +137,7 @@ async def test_a_job_that_succeeds_leaves_nothing_if_its_result_is_not_kept(rq: 
 
 
 async def test_a_job_that_fails_is_kept_for_as_long_as_it_says(rq: PlainRq) -> None:
-    """fleet/wake.py: `failure_ttl` is how long RQ shows a drain that failed."""
+    """fleet/wake.py: `failure_ttl` is how long rq-dashboard shows a drain that failed."""
     job = rq.enqueue("fail", **HINT)
 
     await rq.work()

@@ -145,16 +145,6 @@ async def test_no_text_of_a_message_reaches_rq_or_a_log(stack: Stack, directory:
     redis.close()
 
 
-async def test_a_hint_shows_whose_session_it_is_for_and_no_person(stack: Stack) -> None:
-    accepted = await stack.append("a very secret sentence", from_="carol")
-
-    with Redis(unix_socket_path=str(stack.redis.socket)) as redis:
-        (job,) = Queue("agents", connection=redis, serializer=JSONSerializer).jobs
-    sid = accepted.session.sid
-    assert job.description == f"main/test/{sid[:8]}"
-    assert job.get_call_string() == f"workers.jobs.drain('{sid}')"
-
-
 # -- starting one ---------------------------------------------------------------------------------
 
 

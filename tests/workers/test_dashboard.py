@@ -1,0 +1,134 @@
+"""rq-dashboard shows the fleet, and nothing of what people write."""
+
+import json
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from tests.support.stack import Stack
+from tests.support.waiting import HANG_S, eventually, eventually_sync
+
+
+class Dashboard:
+    """rq-dashboard, as a browser sees it."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.seen = ""
+
+    def get(self, path: str) -> Any:
+        """Return a page's data."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=HANG_S) as page:
+            text = page.read().decode()
+        self.seen += text
+        return json.loads(text) if path.endswith(".json") else text
+
+    def answers(self) -> bool:
+        try:
+            return bool(self.get("/0/data/queues.json"))
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def status(self, path: str, method: str = "GET", **headers: str) -> int:
+        """Return the status of a request as a page of a stranger's can have it sent."""
+        url = f"http://127.0.0.1:{self._port}{path}"
+        request = urllib.request.Request(url, method=method, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=HANG_S) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            self.seen += error.read().decode()
+            return error.code
+
+
+@pytest.fixture
+def dashboard(stack: Stack) -> Iterator[Dashboard]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    argv = [sys.executable, "-m", "workers.dashboard", "--port", str(port)]
+    log = (stack.home.logs / "dashboard.log").open("wb")
+    with log, subprocess.Popen(argv, env=stack.env(), stdout=log, stderr=log) as process:
+        page = Dashboard(port)
+        eventually_sync(page.answers)
+        yield page
+        process.terminate()
+
+
+async def test_it_shows_queues_workers_and_jobs_readably(
+    stack: Stack, dashboard: Dashboard
+) -> None:
+    worker = await stack.start_worker()
+    running = await stack.append("slow", from_="bob")
+    await stack.reached(running, "output")
+    accepted = await stack.append("a very secret sentence", from_="carol")
+
+    queues = {queue["name"]: queue for queue in dashboard.get("/0/data/queues.json")["queues"]}
+    assert queues["agents"]["count"] == 1
+
+    async def busy() -> Any:
+        workers = dashboard.get("/0/data/workers.json")["workers"]
+        return [each for each in workers if each["state"] == "busy"]
+
+    (busy_worker,) = await eventually(busy)
+    assert f"main/test/{running.session.sid[:8]}" in json.dumps(busy_worker)
+    assert worker.poll() is None
+
+    (waiting,) = dashboard.get("/0/data/jobs/agents/queued/8/asc/1.json")["jobs"]
+    assert waiting["description"] == f"main/test/{accepted.session.sid[:8]}"
+    job = dashboard.get(f"/0/data/job/{waiting['id']}.json")
+    assert job["status"] == "queued"
+    for page in ("/0/view/queues", "/0/view/workers", "/0/view/jobs"):
+        assert "<html" in dashboard.get(page)
+    for person in ("secret", "carol", "bob", "chat-1", running.session.sid, accepted.session.sid):
+        assert person not in dashboard.seen
+    await stack.fleet.sessions.stop(running.session.sid)
+
+
+@pytest.mark.parametrize("path", ["/", "/0/data/workers.json", "/static/x", "/nothing"])
+async def test_it_answers_under_its_own_names_and_no_page_of_others(
+    dashboard: Dashboard, path: str
+) -> None:
+    """A name that a stranger has made to lead here, and a page that asks across origins."""
+    for headers in (
+        {"Host": "evil.example"},
+        {"Host": "evil.example:9181"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+    ):
+        assert dashboard.status(path, **headers) == 403, headers
+    for name in ("localhost", "127.0.0.1:9181", "[::1]", "LOCALHOST"):
+        assert dashboard.status("/", Host=name) == 200, name
+
+
+@pytest.mark.parametrize("failed", [False, True])
+async def test_it_changes_nothing(stack: Stack, dashboard: Dashboard, failed: bool) -> None:
+    await stack.append("hello")
+    with Redis(unix_socket_path=str(stack.redis.socket)) as redis:
+        (job,) = (key.decode().removeprefix("rq:job:") for key in redis.keys("rq:job:*"))
+        if failed:
+            redis.zadd("rq:failed:agents", {job: 2**40})
+            redis.lrem("rq:queue:agents", 0, job)
+        before = {key: redis.dump(key) for key in redis.keys("rq:*")}
+
+        for path in (
+            f"/job/{job}/delete",
+            f"/job/{job}/requeue",
+            "/requeue/agents",
+            "/queue/agents/queued/empty",
+            "/queue/agents/failed/empty",
+            "/queue/agents/compact",
+        ):
+            for method in ("POST", "PUT", "DELETE", "OPTIONS", "GET"):
+                assert dashboard.status(path, method) in (403, 405), (method, path)
+        assert dashboard.status("/requeue/agents", "HEAD") == 403
+        assert {key: redis.dump(key) for key in redis.keys("rq:*")} == before
+    page = dashboard.get("/0/view/jobs")
+    assert "Empty queue" not in page
