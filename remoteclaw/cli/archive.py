@@ -130,7 +130,7 @@ async def export_session(fleet: "Fleet", session: str, archived: int | None, for
 @session_argument
 @with_fleet
 async def forget_session(fleet: "Fleet", session: str) -> None:
-    """Remove what is recorded of a session and its chat, archive included.
+    """Remove the record of a session, with its archive and its chat.
 
     The agent's own CLI remembers what it remembers.
     """

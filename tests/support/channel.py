@@ -9,6 +9,7 @@ What the platform is asked is in its journal: each poll as `polled`, with the pr
 """
 
 import asyncio
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -147,7 +148,9 @@ class TestChannel:
             filter(None, (str(PACKAGES), str(ROOT), os.environ.get("PYTHONPATH")))
         )
         monkeypatch.setenv("PYTHONPATH", path)
-        profiles._installed.cache_clear()
+        # A cache of its own: what this process found so is forgotten with the path.
+        look = functools.cache(profiles._installed.__wrapped__)
+        monkeypatch.setattr(profiles, "_installed", look)
         directory = stack.home.path / "platform"
         channel = cls(stack, Platform(directory), directory)
         channel.configure(**settings)
@@ -184,7 +187,6 @@ class TestChannel:
 
     def end(self) -> None:
         """End the processes that were started."""
-        profiles._installed.cache_clear()
         for process in self._processes:
             process.kill()
             process.wait()
