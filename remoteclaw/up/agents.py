@@ -41,7 +41,7 @@ __all__ = [
 VERSION_S = 20.0
 #: What each `permissions` means, for a person.
 MAY = {
-    "ask": "use tools that need no permission; the others are refused",
+    "ask": "use tools that need no permission; for others a person is asked",
     "edits": "change files in that directory; other tools that need a permission are refused",
     "auto": "run commands, change files and use every tool without asking",
     "deny": "use tools that need no permission, and send no files",
