@@ -9,6 +9,7 @@ from remoteclaw import commands
 from remoteclaw.channels.access import Access, Verdict
 from remoteclaw.channels.rate import MOST, Rate
 from remoteclaw.channels.transcript import NotUnderstood, is_recording, transcript_of
+from remoteclaw.commands.answering import GONE, NOT_YOURS, VERDICTS, answer_request, is_refusal
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import (
@@ -34,13 +35,16 @@ from remoteclaw.messages import (
     Reaction,
     SessionKey,
     file_name,
+    person,
 )
-from remoteclaw.protocols import FileSource, Incoming, IncomingFile
+from remoteclaw.protocols import Choice, FileSource, Incoming, IncomingFile, PressedAdapter
 
 __all__ = ["Arrival", "Door"]
 
 #: How long one file may take, in seconds, and how often it is asked for: what follows it waits.
 FETCH_S, TRIES = 60.0, 3
+#: How long a person may take to be told what came of a button, in seconds.
+PRESSED_S = 5.0
 #: How much of a transcript is said to the person, in characters: enough to see what went wrong.
 MOST_SAID = 500
 
@@ -49,6 +53,7 @@ STRANGER = (
     "Whoever runs me lets you in: with `/pair {code}` in a chat with me, or at the computer with "
     "`remoteclaw pairing approve {code}`."
 )
+ELSEWHERE = "That request is another chat's: answer it there."
 NEW_GROUP = "This group was not let in: `/pair` here has everybody in it write to me."
 TOO_MANY = (
     f"You have written more than {MOST} messages in a minute: this one was not read, nor is what "
@@ -116,6 +121,10 @@ class Arrival:
             await access.move(incoming)
             return
         match await access.verdict(incoming):
+            case verdict if incoming.choice is not None:
+                is_known = verdict is Verdict.ADMITTED
+                told = await self._chosen(access, incoming.choice) if is_known else NOT_YOURS
+                await self._tell_chosen(told)
             case verdict if incoming.reaction is not None:
                 if verdict is Verdict.ADMITTED:
                     await self._react(access.config)
@@ -148,6 +157,39 @@ class Arrival:
             await fleet.history.add_reaction(
                 about, emoji, once=self._name, sid=of.sid, keep_ms=keep_ms
             )
+
+    async def _chosen(self, access: Access, choice: Choice) -> str:
+        """Answer a request by what was chosen on its card, and return what is told of that."""
+        door, incoming = self.door, self.incoming
+        request = await door.fleet.asks.find(choice.request)
+        verdict = next((one for one in VERDICTS if one == choice.verdict), None)
+        if request is None or verdict is None:
+            return GONE
+        of = request.session
+        if (of.provider, of.account, of.channel_id) != (door.provider, door.account, incoming.chat):
+            return ELSEWHERE
+        return await answer_request(
+            door.fleet,
+            access.config,
+            request,
+            verdict,
+            by=person(door.provider, incoming.sender),
+            name=one_line(incoming.sender_name or incoming.sender, most=60),
+            is_owner=access.is_owner(incoming),
+            words=choice.words,
+        )
+
+    async def _tell_chosen(self, told: str) -> None:
+        """Tell who has chosen; where that can't be told any more, what it is about says it."""
+        if not isinstance(self.source, PressedAdapter):
+            await self._say(told)
+            return
+        is_refused = told == ELSEWHERE or is_refusal(told)
+        try:
+            async with asyncio.timeout(PRESSED_S):
+                await self.source.tell_pressed(self.incoming, told, is_refused=is_refused)
+        except (RemoteClawError, TimeoutError) as error:
+            log.info("who has pressed a button is not told what came of it: %s", error)
 
     async def _introduce(self) -> None:
         """Tell a stranger their code, once."""

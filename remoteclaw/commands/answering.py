@@ -11,7 +11,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.asks import Answered, Request, State, Verdict
 from remoteclaw.messages import person
 
-__all__ = ["allow", "answer_request", "by_number", "deny"]
+__all__ = ["GONE", "VERDICTS", "allow", "answer_request", "by_number", "deny", "is_refusal"]
 
 #: What a number in a plain chat means, in the order of the card's choices.
 VERDICTS: tuple[Verdict, ...] = ("once", "conversation", "deny")
@@ -32,6 +32,7 @@ ENDED: dict[State, str] = {
 }
 NOT_YOURS = "You may not answer that: `[approvals] who` in the configuration says who does."
 GONE = "There is no such request any more."
+BEFORE = "It was answered before:"
 
 
 async def answer_request(
@@ -60,10 +61,15 @@ async def answer_request(
         return ENDED.get(state, GONE)
     told = _words(answer)
     if not is_done:
-        return f"It was answered before: {told}"
+        return f"{BEFORE} {told}"
     if state == "granted":
         return f"{told} The agent is told to go on."
     return told
+
+
+def is_refusal(told: str) -> bool:
+    """Whether an answer didn't count, by what `answer_request()` has returned for it."""
+    return told in (NOT_YOURS, GONE, *ENDED.values()) or told.startswith(BEFORE)
 
 
 async def allow(asked: Asked) -> Answer:

@@ -359,7 +359,7 @@ class ReplyReader:
                 "token": self.token,
                 "reply": reply.id,
                 "ids": ", ".join(ids) or None,
-                "shown": ids[0] if ids else None,
+                "shown": ids[-1] if ids else None,
                 "answer": answer if reply.call else None,
                 "answer_ms": ANSWER_MS,
                 "about": orjson.dumps(said),

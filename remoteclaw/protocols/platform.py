@@ -2,11 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from remoteclaw.protocols.channel import ChannelAdapter
 
-__all__ = ["Batch", "FileSource", "Identity", "Incoming", "IncomingFile", "PlatformAdapter"]
+__all__ = [
+    "Batch",
+    "Choice",
+    "FileSource",
+    "Identity",
+    "Incoming",
+    "IncomingFile",
+    "PlatformAdapter",
+    "PressedAdapter",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,17 @@ class IncomingFile:
     mime_type: str
     size: int | None = None
     """In bytes, where the platform says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An answer to a request that a card shows, as the platform tells it: perhaps made up."""
+
+    request: str
+    """The request's id."""
+    verdict: str
+    words: str = ""
+    """The reason, where the platform has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +79,8 @@ class Incoming:
     reaction: str | None = None
     """In place of a message: the emoji with which its sender reacts by now to the message
     `reply_to`; empty if with none any more."""
+    choice: Choice | None = None
+    """In place of a message: what its sender has chosen on a card."""
     moved_to: str | None = None
     """The chat's new id, if it was given one: by both, the adapter sends to the same chat."""
     now_called: str = ""
@@ -104,3 +126,11 @@ class PlatformAdapter(ChannelAdapter, FileSource, Protocol):
 
     async def aclose(self) -> None:
         """Close all connections."""
+
+
+@runtime_checkable
+class PressedAdapter(Protocol):
+    """What can tell a person that has pressed a button what came of it, beside the chat."""
+
+    async def tell_pressed(self, incoming: Incoming, text: str, *, is_refused: bool) -> None:
+        """Tell it, if the platform still lets it be told."""

@@ -161,6 +161,38 @@ MUTANTS = (
         test="test_an_answer_that_takes_long_is_a_message_of_its_own",
     ),
     Mutant(
+        "a stranger's button",
+        before="await self._chosen(access, incoming.choice) if is_known else NOT_YOURS",
+        after="await self._chosen(access, incoming.choice)",
+        test="test_a_button_answers_and_the_agent_goes_on",
+    ),
+    Mutant(
+        "a button from another chat",
+        before="return ELSEWHERE",
+        after="pass",
+        test="test_a_button_answers_and_the_agent_goes_on",
+    ),
+    Mutant(
+        "a made-up button that is taken for another one",
+        before="next((one for one in VERDICTS if one == choice.verdict), None)",
+        after='next((one for one in VERDICTS if one == choice.verdict), "once")',
+        test="test_a_button_answers_and_the_agent_goes_on",
+    ),
+    Mutant(
+        "an old button that is put aside as a failure",
+        before="""except (RemoteClawError, TimeoutError) as error:
+            log.info("who has pressed""",
+        after="""except ZeroDivisionError as error:
+            log.info("who has pressed""",
+        test="test_a_button_that_is_too_old_to_be_told_of_counts_and_holds_nothing_up",
+    ),
+    Mutant(
+        "buttons above the end of what they are about",
+        before="or part.index + 1 < len(self.parts(reply))",
+        after="or part.index > 0",
+        test="test_a_card_has_its_buttons_below_its_last_words_and_loses_them",
+    ),
+    Mutant(
         "previews that a restart leaves",
         before="await live.load()",
         after="pass",
@@ -612,8 +644,8 @@ MUTANTS = (
     ),
     Mutant(
         "reactions that nobody asks Telegram for",
-        before='"edited_message", "message_reaction")',
-        after='"edited_message")',
+        before='"edited_message", "message_reaction",',
+        after='"edited_message",',
         test="test_a_reaction_is_told_with_the_next_message_and_costs_no_turn",
     ),
     # Guards at each step: killed or frozen there, nothing is lost and nothing said twice.

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "buttons of a long card that stay",
+        before='"shown": ids[-1] if ids',
+        after='"shown": ids[0] if ids',
+        test="test_a_card_of_several_messages_loses_its_buttons",
+    ),
+    Mutant(
         "a title that stays when a new conversation begins",
         before='is_new = command is not None and command.name == "reset"',
         after="is_new = False",

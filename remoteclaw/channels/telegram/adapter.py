@@ -6,7 +6,7 @@ from typing import Any
 
 from remoteclaw.channels.telegram.api import BotApi, Refused, upload
 from remoteclaw.channels.telegram.settings import TelegramAccount
-from remoteclaw.channels.telegram.updates import WANTED, album_of, incoming, moved
+from remoteclaw.channels.telegram.updates import PRESSED, WANTED, album_of, incoming, moved
 from remoteclaw.channels.telegram.writer import MOST_UNITS, Entity, Text, write
 from remoteclaw.errors import (
     AccountRefused,
@@ -15,10 +15,13 @@ from remoteclaw.errors import (
     PlatformUnknown,
     Unsupported,
 )
+from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import Attachment
 from remoteclaw.protocols import (
     Batch,
+    Card,
     Identity,
+    Incoming,
     IncomingFile,
     Live,
     Operation,
@@ -37,6 +40,8 @@ PHOTO_BYTES = 10_000_000
 PHOTOS = frozenset(("image/jpeg", "image/png", "image/webp"))
 #: How many commands the menu has.
 MOST_COMMANDS = 100
+#: The longest words for who has pressed a button, in characters.
+MOST_TOLD = 200
 
 AGAIN = "(perhaps a second time)"
 
@@ -67,6 +72,7 @@ class TelegramAdapter:
     """One bot, both sides."""
 
     has_keys = False
+    has_buttons = True
 
     def __init__(self, settings: TelegramAccount) -> None:
         self._api = BotApi(settings.read_token(), settings.api_url)
@@ -123,6 +129,15 @@ class TelegramAdapter:
         """Return the content of a file that a person has sent."""
         return await self._api.fetch(file.id)
 
+    async def tell_pressed(self, incoming: Incoming, text: str, *, is_refused: bool) -> None:
+        """Show words above the chat, and in a box of their own if it is refused."""
+        await self._api.ask(
+            "answerCallbackQuery",
+            callback_query_id=incoming.id.removeprefix(PRESSED),
+            text=one_line(text, most=MOST_TOLD),
+            show_alert=is_refused,
+        )
+
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         """Show commands in the menu."""
         menu = [{"command": name, "description": about[:256]} for name, about in commands]
@@ -169,9 +184,17 @@ class TelegramAdapter:
             params["caption"] = AGAIN if is_again else None
             message = await self._send_file(part.attachment, content or b"", params)
         else:
+            keys = self._keys(reply, part)
             for text in _headed([part.content], AGAIN) if is_again else [part.content]:
-                message = await self._show("sendMessage", **_of_text(text), **params)
+                message = await self._show("sendMessage", **_of_text(text), **params, **keys)
         return Sent(str(message["message_id"]), has_effect="effect_id" in message)
+
+    def _keys(self, reply: Reply, part: Part) -> _Params:
+        """Return the buttons of a card, below the last words of it."""
+        card = reply.card
+        if card is None or not card.choices or part.index + 1 < len(self.parts(reply)):
+            return {}
+        return {"reply_markup": {"inline_keyboard": _buttons(card)}}
 
     async def _send_file(self, about: Attachment, content: bytes, params: _Params) -> _Params:
         """Send a picture as one if Telegram shows it, and else as a file."""
@@ -202,13 +225,16 @@ class TelegramAdapter:
 
     async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
         """Make a preview a part of the reply."""
-        await self._edit(Place(reply.channel_id, reply.thread_id), part.content, message_id)
+        keys = self._keys(reply, part)
+        where = Place(reply.channel_id, reply.thread_id)
+        await self._edit(where, part.content, message_id, **keys)
         return Sent(message_id)
 
-    async def _edit(self, place: Place, text: Text, message_id: str) -> None:
+    async def _edit(self, place: Place, text: Text, message_id: str, **keys: Any) -> None:
+        """Change a message; it loses the buttons that it isn't given again."""
         try:
             where = {"chat_id": place.chat, "message_id": _number(message_id)}
-            await self._show("editMessageText", **_of_text(text), **where)
+            await self._show("editMessageText", **_of_text(text), **where, **keys)
         except Refused as refusal:
             if not refusal.is_one_of(("message is not modified",)):
                 raise
@@ -266,6 +292,14 @@ def _of(place: Place) -> _Params:
     if place.thread is not None:
         where["message_thread_id"] = _number(place.thread, "topic")
     return where
+
+
+def _buttons(card: Card) -> list[list[_Params]]:
+    """Return the choices of a card as buttons, a row each: telephones cut what is beside others."""
+    return [
+        [{"text": label, "callback_data": f"{card.id}:{verdict}"}]
+        for verdict, label in card.choices
+    ]
 
 
 def _of_text(text: Text) -> _Params:

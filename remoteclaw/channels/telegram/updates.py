@@ -7,14 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from remoteclaw.protocols import Incoming, IncomingFile
+from remoteclaw.protocols import Choice, Incoming, IncomingFile
 
-__all__ = ["WANTED", "album_of", "incoming", "moved"]
+__all__ = ["PRESSED", "WANTED", "album_of", "incoming", "moved"]
 
 #: The kinds of updates that are asked for. Posts of channels are no messages of a person.
-WANTED = ("message", "edited_message", "message_reaction")
+WANTED = ("message", "edited_message", "message_reaction", "callback_query")
 #: How much of a quoted message is kept, in characters.
 MOST_QUOTED = 1000
+
+#: What stands before Telegram's id of a pressed button, in ours.
+PRESSED = "pressed-"
 
 _Raw = Mapping[str, Any]
 
@@ -83,6 +86,8 @@ def _told(update: _Raw, kind: str, me: _Raw) -> Incoming | None:
     number = int(update["update_id"])
     if kind == "message_reaction":
         return _reaction(update[kind], number)
+    if kind == "callback_query":
+        return _press(update[kind])
     return _message(update[kind], me, edit=number if kind == "edited_message" else 0)
 
 
@@ -101,6 +106,27 @@ def _reaction(raw: _Raw, number: int) -> Incoming | None:
         at_ms=int(raw["date"]) * 1000,
         reply_to=str(raw["message_id"]),
         reaction="".join(map(_emoji, raw["new_reaction"])),
+    )
+
+
+def _press(raw: _Raw) -> Incoming | None:
+    """Return which button a person has pressed; None if it is below no message of a chat."""
+    message, sender = raw.get("message"), raw["from"]
+    if message is None:
+        return None
+    chat = message["chat"]
+    request, _, verdict = str(raw.get("data", "")).partition(":")
+    return Incoming(
+        id=f"{PRESSED}{raw['id']}",
+        chat=str(chat["id"]),
+        thread=str(message["message_thread_id"]) if message.get("is_topic_message") else None,
+        is_group=chat["type"] != "private",
+        sender=str(sender["id"]),
+        sender_name=_name(sender),
+        is_bot=bool(sender.get("is_bot")),
+        at_ms=int(message["date"]) * 1000,
+        reply_to=str(message["message_id"]),
+        choice=Choice(request, verdict),
     )
 
 

@@ -23,7 +23,7 @@ from remoteclaw.errors import (
     Unsupported,
 )
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import Live, Operation, Part, Place, Reply, Sent
+from remoteclaw.protocols import Card, Live, Operation, Part, Place, Reply, Sent
 from tests.support.telegram import TelegramBot, file
 from tests.support.waiting import eventually
 
@@ -590,3 +590,22 @@ import cryptography.hazmat.primitives.serialization  # who needs it may still ha
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
     assert done.stdout == "set()\n"
+
+
+async def test_a_card_has_its_buttons_below_its_last_words_and_loses_them(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    choices = (("once", "Allow once"), ("deny", "Deny"))
+    long = reply(f"```\n{'😀' * 3000}\n```", card=Card("abcdefgh", choices))
+    done = await sent(adapter, long)
+
+    seen = bot.chat(CHAT)
+    assert ["reply_markup" in one for one in seen] == [False, True]
+    assert [row[0]["callback_data"] for row in seen[1]["reply_markup"]["inline_keyboard"]] == [
+        "abcdefgh:once",
+        "abcdefgh:deny",
+    ]
+    closed = reply("Denied.", card=Card("abcdefgh"))
+    (part,) = adapter.parts(closed)
+    await adapter.replace(closed, part, message_id=done[-1].message_id or "")
+    assert not any("reply_markup" in one for one in bot.chat(CHAT))

@@ -11,6 +11,7 @@ from remoteclaw.channels.relay import relay
 from remoteclaw.channels.telegram.adapter import TelegramAdapter
 from remoteclaw.channels.telegram.settings import TelegramAccount
 from remoteclaw.fleet import keys
+from remoteclaw.protocols import Card
 from tests.support.cli import run
 from tests.support.stack import Stack
 from tests.support.telegram import TelegramBot
@@ -83,6 +84,20 @@ async def test_what_certainly_was_not_sent_comes_once_and_in_order(
         await delivered(stack)
 
     assert bot.texts(7) == ["one", "two", "three"]
+
+
+async def test_a_card_of_several_messages_loses_its_buttons(stack: Stack, bot: TelegramBot) -> None:
+    bot.chat(7)
+    asked = Card("abcdefgh", (("once", "Allow once"),))
+    await say(stack, f"```\n{'😀' * 3000}\n```", call="ask:abcdefgh", card=asked)
+    closed = Card("abcdefgh")
+    async with relayed(stack, bot):
+        await eventually(lambda: "reply_markup" in "".join(map(str, bot.chat(7))))
+        await say(stack, "Denied by Ann.", call="ask:abcdefgh:closed", card=closed)
+        await delivered(stack)
+
+    assert "reply_markup" not in "".join(map(str, bot.chat(7)))
+    assert bot.texts(7)[-1] == "Denied by Ann."
 
 
 async def test_a_person_who_blocked_the_bot_holds_nothing_up_and_is_a_dead_letter(

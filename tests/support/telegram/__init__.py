@@ -107,6 +107,14 @@ class TelegramBot:
         """Have a person react to a message; with no emoji, no more."""
         self._do("react", chat=chat, message=message, emoji=emoji, **by)
 
+    def press(self, label: str = "", *, chat: int, message: int, **more: Any) -> str:
+        """Have a person press a button; return the name of that."""
+        return str(self._do("press", chat=chat, message=message, label=label, **more))
+
+    def told(self, press: str) -> list[str]:
+        """Return what was told to who has pressed a button."""
+        return list(self._do("state")["presses"][press])
+
     def tell(self, update: dict[str, Any]) -> None:
         """Send an update of whatever shape."""
         self._do("tell", update=update)

@@ -21,6 +21,8 @@ __all__ = ["TelegramServer"]
 
 #: What a text, and the words under a file, may have, in units of UTF-16.
 MOST_TEXT, MOST_CAPTION = 4096, 1024
+#: What who has pressed a button is told at most, in characters.
+MOST_ALERT = 200
 #: The largest file that bots may fetch, and the largest picture that they may send, in bytes.
 FETCHED_BYTES, PHOTO_BYTES = 20 * 2**20, 10_000_000
 #: What is only told of if it was asked for.
@@ -101,6 +103,8 @@ class Bot:
         self.faults: list[Fault] = []
         self.files: dict[str, tuple[bytes, int]] = {}
         self.commands: list[dict[str, str]] = []
+        self.presses: dict[str, list[str]] = {}
+        """What those were told who have pressed a button, by the query's id."""
         self.webhook = ""
         self.is_revoked = False
         self.poll: object = None
@@ -323,6 +327,33 @@ class TelegramServer:
         if chat > 0 or there.is_admin:
             await bot.tell("message_reaction", told)
 
+    async def test_press(
+        self,
+        bot: Bot,
+        *,
+        chat: int,
+        message: int,
+        label: str = "",
+        by: int | None = None,
+        name: str = "Ann",
+        data: str | None = None,
+    ) -> str:
+        """Have a person press a button below a message, or send what no button has."""
+        shown = bot.chats[chat].messages[message]
+        keyboard = shown.get("reply_markup", {}).get("inline_keyboard", [])
+        found = {button["text"]: button["callback_data"] for row in keyboard for button in row}
+        query = str(next(self._numbers))
+        bot.presses[query] = []
+        pressed = {
+            "id": query,
+            "from": {"id": by or chat, "is_bot": False, "first_name": name},
+            "chat_instance": str(chat),
+            "message": shown,
+            "data": found[label] if data is None else data,
+        }
+        await bot.tell("callback_query", given(types.CallbackQuery, pressed))
+        return query
+
     async def test_tell(self, bot: Bot, update: dict[str, Any]) -> None:
         """Send an update as it is, of whatever kind."""
         await bot.tell_raw(update)
@@ -365,7 +396,7 @@ class TelegramServer:
     async def test_state(self, bot: Bot) -> dict[str, Any]:
         """Return what was asked of the API, what waits for the bot, and its commands."""
         held = sum(fault.holds for fault in bot.faults)
-        names = {"calls", "updates", "commands"}
+        names = {"calls", "updates", "commands", "presses"}
         return {name: getattr(bot, name) for name in names} | {
             "is_polled": bot.poll is not None,
             "held": held,
@@ -522,7 +553,7 @@ async def get_updates(bot: Bot, call: Any, attached: Any) -> Any:
 @_method
 async def send_message(bot: Bot, call: Any, attached: Any) -> Any:
     text, entities = formatted(call.text, call.entities, most=MOST_TEXT, what="message")
-    return _sent(bot, call, text=text, entities=entities)
+    return _sent(bot, call, text=text, entities=entities, reply_markup=_keyboard(call))
 
 
 @_method
@@ -604,14 +635,39 @@ async def edit_message_text(bot: Bot, call: Any, attached: Any) -> Any:
     if message["from"]["id"] != bot.me["id"]:
         raise Refusal(400, "Bad Request: message can't be edited")
     text, entities = formatted(call.text, call.entities, most=MOST_TEXT, what="message")
-    if (message.get("text"), message.get("entities", [])) == (text, entities):
+    shown, keyboard = message.get("reply_markup"), _keyboard(call)
+    if (message.get("text"), message.get("entities", []), shown) == (text, entities, keyboard):
         words = (
             "Bad Request: message is not modified: specified new message content and reply markup "
             "are exactly the same as a current content and reply markup of the message"
         )
         raise Refusal(400, words)
     message |= {"text": text, "entities": entities, "edit_date": int(time.time())}
+    message.pop("reply_markup", None)
+    message |= {"reply_markup": keyboard} if keyboard else {}
     return given(types.Message, message)
+
+
+def _keyboard(call: Any) -> dict[str, Any] | None:
+    """Return the buttons of a message."""
+    if call.reply_markup is None:
+        return None
+    for row in call.reply_markup.inline_keyboard:
+        for button in row:
+            if not 1 <= len((button.callback_data or "").encode()) <= 64:
+                raise Refusal(400, "Bad Request: BUTTON_DATA_INVALID")
+    return dict(call.reply_markup.model_dump(exclude_none=True))
+
+
+@_method
+async def answer_callback_query(bot: Bot, call: Any, attached: Any) -> Any:
+    if call.callback_query_id not in bot.presses:
+        words = "query is too old and response timeout expired or query ID is invalid"
+        raise Refusal(400, f"Bad Request: {words}")
+    if len(call.text or "") > MOST_ALERT:
+        raise Refusal(400, "Bad Request: MESSAGE_TOO_LONG")
+    bot.presses[call.callback_query_id].append(call.text)
+    return True
 
 
 @_method

@@ -1,0 +1,131 @@
+"""What an agent asks people for, with buttons: from its card in a chat to what became of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.channels.arrival import ELSEWHERE
+from remoteclaw.commands.answering import GONE, NOT_YOURS
+from tests.support.asks import BODY, open_request
+from tests.support.bridges import acp_script
+from tests.support.stack import Stack
+from tests.support.telegram import TelegramBot
+from tests.support.telegram.channel import ANN, GROUP, Channel
+from tests.support.waiting import eventually
+
+#: Another owner, and a guest in the group.
+EVE, BO = 11, 8
+
+
+@pytest.fixture
+def channel(stack: Stack, directory: Path, bot: TelegramBot) -> Iterator[Channel]:
+    """A bot whose agent asks for each message whether it may run it."""
+    stack.agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
+    channel = Channel(stack, bot, settings={"owners": [str(ANN), str(EVE)]})
+    yield channel
+    channel.end()
+    assert "Traceback" not in channel.log.read_text()
+
+
+async def card(bot: TelegramBot, chat: int) -> dict[str, Any]:
+    """Wait for a message with buttons."""
+
+    def found() -> list[dict[str, Any]]:
+        return [one for one in bot.chat(chat) if "reply_markup" in one]
+
+    (first, *_) = await eventually(found)
+    return dict(first)
+
+
+async def told(bot: TelegramBot, press: str) -> str:
+    """Wait until who has pressed a button is told what came of it."""
+    return str((await eventually(lambda: bot.told(press)))[-1])
+
+
+async def test_a_button_answers_and_the_agent_goes_on(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    await stack.start_worker()
+    channel.start()
+    bot.say(f"@{bot.username} touch x", chat=GROUP, by=ANN)
+    shown = await card(bot, GROUP)
+    at = {"chat": GROUP, "message": shown["message_id"]}
+    rows = shown["reply_markup"]["inline_keyboard"]
+    assert [row[0]["text"] for row in rows] == [
+        "Allow once",
+        "Allow for this conversation",
+        "Deny",
+    ]
+    assert "touch x" in shown["text"]
+    assert "1 Allow once" not in shown["text"]
+
+    assert await told(bot, bot.press("Allow once", by=BO, **at)) == NOT_YOURS
+    request = await open_request(stack)
+    bot.say("hello", chat=ANN)
+    other = await card(bot, ANN)
+    forwarded = {"chat": ANN, "message": other["message_id"]}
+    stranger = bot.press(data=f"{request.id}:once", chat=9, message=bot.say("hi", chat=9))
+    assert await told(bot, stranger) == NOT_YOURS
+    made_up = bot.press(data=f"{request.id}:all", by=ANN, **at)
+    unknown = bot.press(data="abcdefgh:once", by=ANN, **at)
+    elsewhere = bot.press(data=f"{request.id}:once", **forwarded)
+    assert [await told(bot, one) for one in (made_up, unknown, elsewhere)] == [
+        GONE,
+        GONE,
+        ELSEWHERE,
+    ]
+
+    press = bot.press("Allow once", by=ANN, name="Ann", **at)
+    assert (await told(bot, press)).startswith("Allowed once by Ann at ")
+    await eventually(lambda: "touch x yes" in "".join(bot.texts(GROUP)))
+    (closed,) = [one for one in bot.chat(GROUP) if "asks to use" in one.get("text", "")]
+    assert closed["message_id"] == shown["message_id"]
+    assert "Allowed once by Ann at " in closed["text"]
+    assert "reply_markup" not in closed
+
+    late = bot.press(data=f"{request.id}:deny", by=EVE, name="Eve", **at)
+    assert (await told(bot, late)).startswith("It was answered before: Allowed once by Ann at ")
+    alerts = [call["show_alert"] for call in bot.calls("answerCallbackQuery")]
+    assert alerts == ["true"] * 5 + ["false", "true"]
+    assert not [call for call in bot.calls() if "refused" in call]
+
+
+async def test_a_button_whose_process_is_killed_counts_once(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    await stack.start_worker()
+    process = channel.start()
+    bot.say("touch x", chat=ANN)
+    shown = await card(bot, ANN)
+    bot.fault("answerCallbackQuery", "mute")
+    press = bot.press("Deny", chat=ANN, message=shown["message_id"])
+    await eventually(bot.held)
+    process.kill()
+    process.wait()
+    bot.release()
+    channel.start()
+    await eventually(lambda: "touch x no" in "".join(bot.texts(ANN)))
+    await eventually(lambda: not bot.pending())
+
+    first, again = bot.told(press)
+    assert first == again
+    assert first.startswith("Denied by Ann at ")
+    closed = [text for text in bot.texts(ANN) if "Denied by Ann" in text]
+    assert len(closed) == 1
+
+
+async def test_a_button_that_is_too_old_to_be_told_of_counts_and_holds_nothing_up(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    await stack.start_worker()
+    channel.start()
+    bot.say("touch x", chat=ANN)
+    shown = await card(bot, ANN)
+    bot.fault("answerCallbackQuery", "refused", code=400, description="Bad Request: query is old")
+    bot.press("Allow once", chat=ANN, message=shown["message_id"])
+    await eventually(lambda: "touch x yes" in "".join(bot.texts(ANN)))
+    await eventually(lambda: not bot.pending())
+
+    assert "is not told what came of it" in channel.log.read_text()
