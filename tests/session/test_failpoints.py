@@ -179,11 +179,6 @@ async def laboratory(lease_s: float) -> AsyncIterator[Lab]:
             await stack.stop()
 
 
-async def go_on(lab: Lab, failpoint: Failpoint) -> None:
-    """Nothing bad: the second message in the window is all."""
-    failpoint.release()
-
-
 async def lose(lab: Lab, failpoint: Failpoint) -> None:
     """The connection breaks: the command never arrives, or its reply doesn't."""
     failpoint.cut()
@@ -205,7 +200,7 @@ async def end_redis(lab: Lab, failpoint: Failpoint) -> None:
     failpoint.cut()
 
 
-@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("what_happens", [lose, kill, end_redis], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_worker_at(lab: Lab, step: str, side: Side, what_happens: object) -> None:
@@ -243,7 +238,7 @@ async def test_a_worker_that_freezes_past_its_lease_at(
     await lab.see_the_promise_held(first, second)
 
 
-@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("what_happens", [lose, kill, end_redis], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("step", ["steer", "finish"])
 async def test_a_worker_with_a_message_that_joins_its_turn_at(
@@ -280,7 +275,7 @@ async def test_a_worker_with_a_message_that_joins_its_turn_at(
         assert [lab.asked(f"{which}{word}") for which in ("", "second", "third")] == [1, 1, 1]
 
 
-@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("what_happens", [lose, kill, end_redis], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("step", ["renew", "live"])
 async def test_a_worker_in_a_long_turn_at(
@@ -300,7 +295,7 @@ async def test_a_worker_in_a_long_turn_at(
         assert (lab.asked(word), lab.asked(f"second{word}")) == (1, 1)
 
 
-@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("what_happens", [lose, kill, end_redis], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("side", ["before", "after"])
 async def test_a_worker_that_leaves_at_its_release(
     lab: Lab, side: Side, what_happens: object
@@ -328,7 +323,7 @@ async def test_a_worker_that_leaves_at_its_release(
     assert (lab.asked(word), lab.asked(f"second{word}")) == (1, 1)
 
 
-@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("what_happens", [lose, kill, end_redis], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("side", ["before", "after"])
 async def test_a_worker_that_postpones_a_turn_at(
     lab: Lab, side: Side, what_happens: object
@@ -357,7 +352,7 @@ async def test_a_worker_that_postpones_a_turn_at(
         assert (lab.asked(word), lab.asked(f"second{word}")) == (2, 1)
 
 
-@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("what_happens", [lose, kill, end_redis], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("step", ["begin", "mark", "finish", "close"])
 async def test_a_worker_with_a_task_of_another_session_at(
@@ -402,7 +397,7 @@ async def test_a_worker_with_a_task_of_another_session_at(
         assert lab.asked(f"first{word}") == 1
 
 
-@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("what_happens", [lose, kill, end_redis], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("step", ["acquire", "begin", "reset", "finish", "close"])
 async def test_a_worker_that_ends_a_conversation_at(
