@@ -161,6 +161,12 @@ MUTANTS = (
         test="test_an_answer_that_takes_long_is_a_message_of_its_own",
     ),
     Mutant(
+        "a request that a webhook is told of in words alone",
+        before='told["card"] = {"id": card.id, "choices": card.choices}',
+        after="pass",
+        test="test_a_request_is_a_card_and_is_answered_by_who_may",
+    ),
+    Mutant(
         "a stranger's button",
         before="await self._chosen(access, incoming.choice) if is_known else NOT_YOURS",
         after="await self._chosen(access, incoming.choice)",

@@ -96,6 +96,8 @@ class WebhookAdapter:
             "isFinal": reply.is_final,
             "origin": reply.origin,
         }
+        if (card := reply.card) and not part.attachment:
+            told["card"] = {"id": card.id, "choices": card.choices}
         if file := part.attachment:
             encoded = base64.b64encode(content or b"").decode()
             told["file"] = {"name": file.name, "mimeType": file.mime_type, "content": encoded}

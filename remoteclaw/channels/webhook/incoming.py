@@ -3,6 +3,7 @@
 import base64
 import binascii
 import time
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -10,7 +11,7 @@ from pydantic.alias_generators import to_camel
 from remoteclaw.errors import PlatformRefused
 from remoteclaw.host.fetch import fetch
 from remoteclaw.host.files import UnfitFile
-from remoteclaw.protocols import Incoming, IncomingFile
+from remoteclaw.protocols import Choice, Incoming, IncomingFile
 
 __all__ = ["PostedMessage"]
 
@@ -33,6 +34,17 @@ class PostedFile(BaseModel):
         if (self.content is None) == (self.url is None):
             raise ValueError("needs content or url, one of them")
         return self
+
+
+class PostedAnswer(BaseModel):
+    """What a person answers to a request."""
+
+    model_config = _FORM
+
+    request: str = Field(min_length=1, max_length=64)
+    verdict: Literal["once", "conversation", "deny"]
+    words: str = Field(default="", max_length=1000)
+    """The reason of a denial."""
 
 
 class PostedMessage(BaseModel):
@@ -58,6 +70,8 @@ class PostedMessage(BaseModel):
     replaces: str | None = None
     reaction: str | None = Field(default=None, max_length=64)
     """In place of a message: the emoji with which its sender reacts by now to `replyTo`."""
+    answer: PostedAnswer | None = None
+    """In place of a message: what its sender has chosen on a `card`."""
     files: tuple[PostedFile, ...] = ()
 
     def incoming(self) -> Incoming:
@@ -79,6 +93,7 @@ class PostedMessage(BaseModel):
             quoted=self.quoted,
             replaces=self.replaces,
             reaction=self.reaction,
+            choice=Choice(**self.answer.model_dump()) if self.answer else None,
             is_for_us=self.is_for_us,
         )
 

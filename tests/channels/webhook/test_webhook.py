@@ -5,6 +5,7 @@ import base64
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -12,10 +13,13 @@ import orjson
 import pytest
 
 from remoteclaw.channels.webhook.signing import signed_headers
+from remoteclaw.commands.answering import NOT_YOURS
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.messages import SessionKey
+from tests.support.asks import BODY, open_request
+from tests.support.bridges import acp_script
 from tests.support.command import REMOTECLAW, Process, run_command, start_program
 from tests.support.doors import Door, gateway_process
 from tests.support.receiver import Receiver
@@ -113,6 +117,40 @@ async def test_what_passed_is_read_with_its_reactions(
     assert [one["emoji"] for one in answered["reactions"]] == ["👍"]
 
 
+async def test_a_request_is_a_card_and_is_answered_by_who_may(
+    stack: Stack, receiver: Receiver, door: Door, directory: Path
+) -> None:
+    stack.agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
+    about = {"token": TOKEN, "url": receiver.url, "allow": ["ada"], "owners": ["alice"]}
+    stack.configure(channels={"webhook": about})
+    await stack.start_worker()
+    with channel(stack):
+        await post(door, message("1", "touch x", by="alice"))
+        request = await open_request(stack)
+        (shown,) = await eventually(lambda: [one for one in receiver.messages if "card" in one])
+        assert shown["card"]["id"] == request.id
+        assert [verdict for verdict, _ in shown["card"]["choices"]] == [
+            "once",
+            "conversation",
+            "deny",
+        ]
+        assert "answer with the number" in shown["text"]
+
+        answer = {"request": request.id, "verdict": "deny", "words": "not now"}
+        for number, by in enumerate(("ada", "bo", "alice"), 2):
+            more = {"chat": "alice", "answer": answer}
+            told = await post(door, message(str(number), "", by=by, **more))
+            assert told == (200, {"ok": True})
+        texts = await eventually(
+            lambda: "touch x no" in str(receiver.messages) and receiver.messages
+        )
+    said = [one["text"] for one in texts]
+    assert said.count(NOT_YOURS) == 2
+    assert len([text for text in said if text.startswith("Denied by alice at ")]) == 1
+    (closed,) = [one for one in texts if one.get("card", {}).get("choices") == []]
+    assert "“not now”" in closed["text"]
+
+
 @pytest.mark.parametrize("side", ["before", "after"])
 async def test_a_message_whose_gateway_is_killed_is_taken_once_by_another_copy(
     stack: Stack, receiver: Receiver, side: Any
@@ -178,6 +216,7 @@ async def test_why_answers_wait_is_shown(stack: Stack, receiver: Receiver, door:
         (b"{", "The body is not JSON."),
         ({"id": "1"}, "chat"),
         ({**message("1", "x"), "surprise": 1}, "surprise"),
+        ({**message("1", ""), "answer": {"request": "a", "verdict": "all"}}, "verdict"),
         ({**message("1", "x"), "files": [{"name": "a"}]}, "needs content or url"),
     ],
 )
