@@ -13,10 +13,15 @@ def has_buttons(adapter: ChannelAdapter) -> bool:
 
 
 def in_words(reply: Reply) -> Reply:
-    """Return a reply with the choices of its card as words: they are answered by number."""
+    """Return a reply with the choices of its card as words: they are answered by number.
+
+    Of a request that is answered it says only that: what it was about stands above.
+    """
     card = reply.card
-    if card is None or not card.choices:
+    if card is None:
         return reply
+    if not card.choices:
+        return replace(reply, text=reply.text.rpartition("\n\n")[2])
     numbered = " · ".join(f"{number} {label}" for number, (_, label) in enumerate(card.choices, 1))
     words = f"{numbered}: answer with the number, or `/deny {card.id} WHY`."
     return replace(reply, text=f"{reply.text}\n\n{words}")

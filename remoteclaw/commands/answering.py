@@ -26,6 +26,9 @@ GO_ON = (
     "The request {id} is answered: {name} has allowed what you asked for.\n\n{tool}: {what}\n\n"
     "Exactly that passes once, without another question, within an hour. Go on with it."
 )
+WOKEN = " The agent is told to go on."
+#: How answers begin that the message which showed the request says as well.
+SAID_HERE = ("Allowed", "Denied", "Answered")
 ENDED: dict[State, str] = {
     "void": "Nothing waits for that answer any more: the turn is over, or it was stopped.",
     "expired": "That answer comes too late: ask the agent again.",
@@ -63,7 +66,7 @@ async def answer_request(
     if not is_done:
         return f"{BEFORE} {told}"
     if state == "granted":
-        return f"{told} The agent is told to go on."
+        return f"{told}{WOKEN}"
     return told
 
 
@@ -118,7 +121,8 @@ async def _answer(asked: Asked, id_: str, verdict: Verdict, words: str = "") -> 
         is_owner=asked.is_owner,
         words=words,
     )
-    return Answer(told)
+    is_here = request.session == asked.session and told.startswith(SAID_HERE)
+    return Answer("" if is_here and not told.endswith(WOKEN) else told)
 
 
 def _split(rest: str) -> tuple[str, str]:

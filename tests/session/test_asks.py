@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.commands.answering import ENDED, NOT_YOURS, answer_request
+from remoteclaw.commands import Asked
+from remoteclaw.commands.answering import ENDED, NOT_YOURS, answer_request, by_number
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.asks import Request, Verdict
@@ -186,3 +187,28 @@ async def test_the_last_worker_is_let_go_for_another_session(agent: Stack) -> No
     await task
 
     assert "I wait for an answer" in said(await agent.outcome(accepted))
+
+
+async def test_a_chat_reads_once_what_became_of_a_request(agent: Stack) -> None:
+    """The message that shows it says so; who answers by a command there isn't told it again."""
+    accepted = await agent.append("touch x")
+    task = drain(agent, accepted)
+    await open_request(agent)
+    asked = Asked(
+        id="1",
+        rest="",
+        session=accepted.session,
+        sender=OWNER,
+        is_owner=True,
+        fleet=agent.fleet,
+        config=load_config(agent.home.config_file, {}),
+        home=agent.home,
+    )
+
+    told = await by_number("1", asked)
+    await task
+
+    assert told is not None
+    assert told.text == ""
+    cards = [text async for text in shown(agent) if "Allowed once by alice" in text]
+    assert len(cards) == 1
