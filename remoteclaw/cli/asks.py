@@ -122,24 +122,12 @@ async def answer_ask(fleet: "Fleet", request: str, verdict: "Verdict", reason: s
 
     The first answer counts.
     """
-    from remoteclaw.commands.answering import answer_request
-    from remoteclaw.config.approvals import OPERATOR
+    from remoteclaw.commands.answering import answer_as_operator
 
     if reason and verdict != "deny":
         raise click.UsageError("--reason is for deny.")
-    found = await fleet.asks.named(request)
-    told = await answer_request(
-        fleet,
-        load()[1],
-        found,
-        verdict,
-        by=OPERATOR,
-        name="the operator",
-        is_owner=True,
-        words=reason,
-    )
-    found = await fleet.asks.named(request)
-    if found.answer and (found.answer.by, found.answer.verdict) == (OPERATOR, verdict):
+    counts, told = await answer_as_operator(fleet, load()[1], request, verdict, reason)
+    if counts:
         echo(told)
         return 0
     complain(told)

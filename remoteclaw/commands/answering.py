@@ -11,7 +11,16 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.asks import Answered, Request, State, Verdict
 from remoteclaw.messages import person
 
-__all__ = ["GONE", "VERDICTS", "allow", "answer_request", "by_number", "deny", "is_refusal"]
+__all__ = [
+    "GONE",
+    "VERDICTS",
+    "allow",
+    "answer_as_operator",
+    "answer_request",
+    "by_number",
+    "deny",
+    "is_refusal",
+]
 
 #: What a number in a plain chat means, in the order of the card's choices.
 VERDICTS: tuple[Verdict, ...] = ("once", "conversation", "deny")
@@ -73,6 +82,27 @@ async def answer_request(
 def is_refusal(told: str) -> bool:
     """Whether an answer didn't count, by what `answer_request()` has returned for it."""
     return told in (NOT_YOURS, GONE, *ENDED.values()) or told.startswith(BEFORE)
+
+
+async def answer_as_operator(
+    fleet: Fleet, config: Config, id_: str, verdict: Verdict, words: str
+) -> tuple[bool, str]:
+    """Answer a request on behalf of who runs the installation; return whether it counts, and what
+    they are told.
+
+    Raises `NotFound`.
+    """
+    told = await answer_request(
+        fleet,
+        config,
+        await fleet.asks.named(id_),
+        verdict,
+        by=OPERATOR,
+        name="the operator",
+        is_owner=True,
+        words=words,
+    )
+    return not is_refusal(told), told
 
 
 async def allow(asked: Asked) -> Answer:

@@ -33,6 +33,11 @@ class Subscriptions:
         self._listeners[keys.outcome_channel(sid).encode()] = done
         self._changed.set()
 
+    def hear(self, channel: str, listener: Listener) -> None:
+        """Have what is announced on a channel told to this one, who must not wait."""
+        self._listeners[channel.encode()] = listener
+        self._changed.set()
+
     def unfollow(self, sid: str) -> None:
         """Have nothing more told of a session."""
         self._listeners.pop(keys.live(sid).encode(), None)

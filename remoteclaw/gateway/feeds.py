@@ -15,15 +15,17 @@ import orjson
 
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import RedisRefused, RedisUnavailable
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.asks import Request
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.subscriptions import Subscriptions
+from remoteclaw.gateway.asks import shown
 from remoteclaw.host.logs import frames_of
 
 __all__ = ["EVENTS", "Audience", "Feeds"]
 
 #: The events of a session.
-EVENTS = ("session.live", "session.outcome")
+EVENTS = ("session.live", "session.ask", "session.outcome")
 #: How many of a session's newest entries are read when announcements may have been missed.
 LOOKED_AT = 32
 #: How many entries are remembered as sent: more than are read.
@@ -48,6 +50,7 @@ class Feeds:
         self._followed: dict[str, _Followed] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._beginning = asyncio.Lock()
+        self._news.hear(keys.ASKING, self._heard_asking)
 
     async def run(self) -> None:
         """Receive announcements, until cancelled."""
@@ -62,6 +65,7 @@ class Feeds:
                 followed = await self._follow(sid, session_key)
             followed.audience.add(audience)
         await followed.tell_shown([audience])
+        await followed.tell_asks([audience])
 
     async def _follow(self, sid: str, session_key: str) -> "_Followed":
         assert self._tasks is not None, "it runs"
@@ -70,6 +74,21 @@ class Feeds:
         self._followed[sid] = followed
         self._news.follow(sid, live=followed.heard_live, done=followed.heard_done)
         return followed
+
+    def _heard_asking(self, ask_id: bytes | None) -> None:
+        """Have a request told to those who follow its session, or all that may have been missed."""
+        assert self._tasks is not None, "it runs"
+        self._tasks.create_task(self._tell_asking((ask_id or b"").decode(errors="replace")))
+
+    async def _tell_asking(self, ask_id: str) -> None:
+        if not ask_id:
+            for followed in list(self._followed.values()):
+                await followed.tell_asks(list(followed.audience))
+            return
+        with _surviving("a request"):
+            request = await self._fleet.asks.find(ask_id)
+            if request and (asking := self._followed.get(request.session.sid)):
+                asking.tell_ask(request, list(asking.audience))
 
     def unsubscribe(self, audience: Audience, sid: str) -> None:
         """Send an audience no more of a session's events."""
@@ -80,6 +99,17 @@ class Feeds:
         if not followed.audience:
             del self._followed[sid]
             self._news.unfollow(sid)
+
+
+@contextlib.contextmanager
+def _surviving(what: str) -> Iterator[None]:
+    """Log an error and go on: an odd record must not end the process."""
+    try:
+        yield
+    except (RedisUnavailable, RedisRefused):
+        pass  # the next look tells
+    except Exception as error:  # noqa: BLE001 - any record may be in Redis
+        log.error("%s can't be followed: %s", what, frames_of(error))
 
 
 class _Followed:
@@ -98,7 +128,7 @@ class _Followed:
 
     def heard_live(self, text: bytes | None) -> None:
         """Pass on the live text of an answer, or what may have been missed of it."""
-        with self._surviving():
+        with _surviving(f"session {self._sid[:8]}"):
             self._heard += 1
             if text is None:  # what is shown since before may stay for minutes
                 self._tasks.create_task(self.tell_shown(list(self.audience)))
@@ -107,11 +137,21 @@ class _Followed:
 
     async def tell_shown(self, audience: Collection[Audience]) -> None:
         """Send these, who are among the audience, what was shown last of a turn that runs."""
-        with self._surviving():
+        with _surviving(f"session {self._sid[:8]}"):
             heard = self._heard
             shown = await self._fleet.replies.shown(self._sid)
             if shown and heard == self._heard:
                 self._tell_live(shown, audience)
+
+    async def tell_asks(self, audience: Collection[Audience]) -> None:
+        """Send these, who are among the audience, what people can answer."""
+        with _surviving(f"session {self._sid[:8]}"):
+            for request in await self._fleet.asks.of_session(self._sid):
+                self.tell_ask(request, audience)
+
+    def tell_ask(self, request: Request, audience: Collection[Audience]) -> None:
+        """Send these a request to people."""
+        self._tell("session.ask", shown(request).told(), audience)
 
     def _tell_live(self, shown: dict[str, Any], audience: Collection[Audience]) -> None:
         self._tell("session.live", {**shown, "at": now_ms()}, audience, may_be_missed=True)
@@ -140,23 +180,13 @@ class _Followed:
             else:
                 self._tell_of(outcome)
 
-    @contextlib.contextmanager
-    def _surviving(self) -> Iterator[None]:
-        """Log an error and go on: an odd record must not end the process."""
-        try:
-            yield
-        except (RedisUnavailable, RedisRefused):
-            pass  # the next look tells
-        except Exception as error:  # noqa: BLE001 - any record may be in Redis
-            log.error("session %s can't be followed: %s", self._sid[:8], frames_of(error))
-
     async def _retried_look(self) -> None:
-        with self._surviving():
+        with _surviving(f"session {self._sid[:8]}"):
             await self.look()
 
     async def _follow_up(self, entry_id: str) -> None:
         """Send an entry's outcome."""
-        with self._surviving():
+        with _surviving(f"session {self._sid[:8]}"):
             if outcome := await self._fleet.outcomes.read(self._sid, entry_id):
                 self._tell_of(outcome)
 

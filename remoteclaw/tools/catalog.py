@@ -6,7 +6,7 @@ what are loops over `METHODS`.
 
 from collections.abc import Mapping
 
-from remoteclaw.tools import chats, configuration, console, cron, operators, sessions, tasks
+from remoteclaw.tools import asks, chats, configuration, console, cron, operators, sessions, tasks
 from remoteclaw.tools.base import Method, Params, Result, Scope, Tool
 
 __all__ = ["METHODS", "TOOLS", "Method", "Params", "Result", "Scope", "Tool"]
@@ -21,6 +21,7 @@ METHODS: Mapping[str, Method] = {
         *cron.METHODS,
         *configuration.METHODS,
         *operators.METHODS,
+        *asks.METHODS,
         *console.METHODS,
     )
 }

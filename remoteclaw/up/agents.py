@@ -42,7 +42,7 @@ VERSION_S = 20.0
 #: What each `permissions` means, for a person.
 MAY = {
     "ask": "use tools that need no permission; for others a person is asked",
-    "edits": "change files in that directory; other tools that need a permission are refused",
+    "edits": "change files in that directory; for others that need a permission a person is asked",
     "auto": "run commands, change files and use every tool without asking",
     "deny": "use tools that need no permission, and send no files",
 }

@@ -63,4 +63,16 @@ MUTANTS = (
         after='choosing.project, "[NAME]",',
         test="test_nobody_else_chooses_a_project",
     ),
+    Mutant(
+        "an operator's denial without its reason",
+        before='name="the operator", is_owner=True, words=words,',
+        after='name="the operator", is_owner=True,',
+        test="test_a_request_that_is_closed_is_found_with_who_has_answered",
+    ),
+    Mutant(
+        "an operator who is told that another answer was theirs",
+        before="return not is_refusal(told), told",
+        after="return True, told",
+        test="test_the_command_fails_if_its_answer_does_not_count",
+    ),
 )

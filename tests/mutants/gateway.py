@@ -312,4 +312,16 @@ MUTANTS = (
         after="None",
         test="test_what_an_agent_starts_and_sends_is_of_the_project",
     ),
+    Mutant(
+        "a request that nobody who follows its session hears of",
+        before="self._news.hear(keys.ASKING, self._heard_asking)",
+        after="",
+        test="test_who_follows_a_session_hears_what_waits_and_what_is_asked",
+    ),
+    Mutant(
+        "what waits, and a client that comes later",
+        before="await followed.tell_asks([audience])",
+        after="",
+        test="test_who_follows_a_session_hears_what_waits_and_what_is_asked",
+    ),
 )

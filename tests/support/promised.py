@@ -66,6 +66,9 @@ PROMISED = {
         "config.approvals": (None, "", "YYY FFFF"),
         "config.approve": (None, "id", "FFY FFFF"),
         "config.reject": (None, "id", "FFY FFFF"),
+        "asks.list": (None, "all?", "YYY FFFF"),
+        "asks.show": (None, "id", "YYY FFFF"),
+        "asks.answer": (None, "id verdict reason?", "FFY FFFF"),
         "health": (None, "", "YYY FFFF"),
         "status": (None, "", "YYY FFFF"),
         "agent": (
@@ -113,6 +116,7 @@ _EXAMPLES: dict[str, Any] = {
     "job": {"name": "n", "schedule": {"every": 60}, "message": "m"},
     "patches": {},
     "runId": "0-1-1",
+    "verdict": "once",
     "updates": {"enabled": False},
 }
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from remoteclaw.gateway.call import Handler
 from remoteclaw.gateway.methods import (
+    asks,
     chats,
     configuration,
     console,
@@ -23,5 +24,6 @@ HANDLERS: Mapping[str, Handler] = {
     **cron.HANDLERS,
     **configuration.HANDLERS,
     **operators.HANDLERS,
+    **asks.HANDLERS,
     **console.HANDLERS,
 }

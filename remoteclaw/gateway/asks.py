@@ -1,0 +1,25 @@
+"""Requests to people as clients of the gateway are shown them."""
+
+from dataclasses import asdict
+
+from remoteclaw.fleet.asks import Request
+from remoteclaw.tools.asks import Answered, Ask
+
+__all__ = ["shown"]
+
+
+def shown(request: Request) -> Ask:
+    """Return a request as clients read it."""
+    return Ask(
+        id=request.id,
+        session_key=str(request.session),
+        agent=request.session.agent,
+        tool=request.tool,
+        what=request.what,
+        where=request.where,
+        people=tuple(request.people),
+        state=request.state,
+        asked_ms=request.asked_ms,
+        until_ms=request.until_ms if request.can_pass else None,
+        answer=Answered(**asdict(request.answer)) if request.answer else None,
+    )

@@ -1,0 +1,34 @@
+"""Handlers of requests to people, for operators."""
+
+from collections.abc import Mapping
+
+from remoteclaw.commands.answering import answer_as_operator
+from remoteclaw.gateway.asks import shown
+from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.tools import asks as contract
+
+__all__ = ["HANDLERS"]
+
+
+async def _list(call: Call, params: contract.AsksParams) -> contract.AsksResult:
+    asks = call.fleet.asks
+    found = await (asks.all() if params.all else asks.waiting())
+    return contract.AsksResult(asks=tuple(shown(one) for one in found))
+
+
+async def _show(call: Call, params: contract.AskParams) -> contract.Ask:
+    return shown(await call.fleet.asks.named(params.id))
+
+
+async def _answer(call: Call, params: contract.AnswerParams) -> contract.AnswerResult:
+    counts, told = await answer_as_operator(
+        call.fleet, call.config, params.id, params.verdict, params.reason
+    )
+    return contract.AnswerResult(counts=counts, detail=told)
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "asks.list": _list,
+    "asks.show": _show,
+    "asks.answer": _answer,
+}

@@ -1,0 +1,94 @@
+"""Methods about what agents ask people for. No agent has them: it would answer itself."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from remoteclaw.tools.base import Id, Method, Params, Result
+
+__all__ = ["METHODS"]
+
+
+class AsksParams(Params):
+    all: bool = False
+    """Also those that can't be answered any more."""
+
+
+class AskParams(Params):
+    id: Id
+
+
+class AnswerParams(Params):
+    id: Id
+    verdict: Literal["once", "conversation", "deny"]
+    """Allow it once, or for the conversation, or deny it."""
+    reason: Annotated[str, Field(max_length=4000)] = ""
+    """Why it is denied."""
+
+
+class Answered(Result):
+    verdict: str
+    by: str
+    """CHANNEL:ID, or operator."""
+    name: str
+    at_ms: int
+    words: str
+    """The reason of a denial."""
+
+
+class Ask(Result):
+    """What an agent asks people for."""
+
+    id: str
+    session_key: str
+    agent: str
+    tool: str
+    what: str
+    """What would be done, as people are shown it."""
+    where: str
+    """The directory that it would be done in."""
+    people: tuple[str, ...]
+    """On whose behalf, each as CHANNEL:ID."""
+    state: str
+    asked_ms: int
+    until_ms: int | None = None
+    """Until when it can be answered, or what was allowed late passes, or the turn waits."""
+    answer: Answered | None = None
+
+
+class AsksResult(Result):
+    asks: tuple[Ask, ...]
+    """Oldest first."""
+
+
+class AnswerResult(Result):
+    counts: bool
+    """False if it was answered before, or nothing waits for the answer any more."""
+    detail: str
+    """What became of it, in words."""
+
+
+METHODS = (
+    Method(
+        name="asks.list",
+        description="List what agents ask people for and waits for an answer.",
+        params=AsksParams,
+        result=AsksResult,
+        scope="read",
+    ),
+    Method(
+        name="asks.show",
+        description="Show a request of an agent, also one that is closed.",
+        params=AskParams,
+        result=Ask,
+        scope="read",
+    ),
+    Method(
+        name="asks.answer",
+        description="Answer a request of an agent, as the operator. The first answer counts.",
+        params=AnswerParams,
+        result=AnswerResult,
+        scope="admin",
+        effect="session",
+    ),
+)

@@ -1,0 +1,50 @@
+"""Requests of agents over the gateway: operators hear of them, and answer them."""
+
+from typing import Any
+
+import pytest
+
+from remoteclaw.errors import CallRefused
+from remoteclaw.gateway.methods import HANDLERS
+from tests.support.asks import put_request
+from tests.support.doors import opened, own_token
+from tests.support.stack import Stack
+from tests.support.turns import gateway, operator
+
+
+async def test_who_follows_a_session_hears_what_waits_and_what_is_asked(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        subscribed = {"sessionKey": accepted.session.sid}
+        await client.call("sessions.subscribe", subscribed)
+        request = await put_request(stack, accepted, tool="Bash", what="touch x")
+
+        heard = await client.event("session.ask")
+        assert (heard["id"], heard["what"], heard["state"]) == (request.id, "touch x", "open")
+        assert heard["sessionKey"] == str(accepted.session)
+
+        async with door.connected(own_token(stack)) as late:
+            await late.call("sessions.subscribe", subscribed)
+            assert (await late.event("session.ask"))["id"] == request.id
+
+
+async def test_an_operator_answers_once_and_finds_what_was_answered(stack: Stack) -> None:
+    request = await put_request(stack, await stack.append("hello"), tool="Bash", what="touch x")
+    asked = gateway(stack.fleet, stack.home, dict(HANDLERS))
+
+    async def call(method: str, **params: Any) -> Any:
+        return (await asked.call(operator(), method, params))[0].told()
+
+    (waits,) = (await call("asks.list"))["asks"]
+    assert waits["people"] == ["test:alice"]
+    denied = await call("asks.answer", id=request.id, verdict="deny", reason="not now")
+    assert denied["counts"]
+    late = await call("asks.answer", id=request.id, verdict="once")
+
+    assert (late["counts"], "“not now”" in late["detail"]) == (False, True)
+    assert await call("asks.list") == {"asks": []}
+    (closed,) = (await call("asks.list", all=True))["asks"]
+    assert closed["answer"]["by"] == "operator"
+    assert closed == await call("asks.show", id=request.id)
+    with pytest.raises(CallRefused, match="There is no request 'x'"):
+        await call("asks.show", id="x")
