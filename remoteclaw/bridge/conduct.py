@@ -164,8 +164,8 @@ class Conduct:
             case "refuse":
                 return Decision("deny", NOT_ALLOWED)
         if self._callbacks.on_permission:
-            shown = replace(event, shown=self._wanted(event), where=self._spec.workspace)
-            return await self._callbacks.on_permission(shown)
+            event = replace(event, where=self._spec.workspace)
+            return await self._callbacks.on_permission(replace(event, shown=self._wanted(event)))
         self.remedies[ruling.remedy] = None
         return Decision("deny", f"{NOBODY_TO_ASK} {remedies_of(self._agent_name, [ruling.remedy])}")
 

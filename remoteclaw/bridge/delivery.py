@@ -175,6 +175,9 @@ class DeliveryAdapter:
             case AnswerEndEvent():
                 await self._end_answer()
             case PermissionEvent():
+                await self._reach(
+                    "tool", event.tool_name
+                )  # once it is allowed, nothing else may say so
                 if self._listeners.on_permission:
                     await self._listeners.on_permission(event, self._pause)
             case PermissionWithdrawnEvent(permission):

@@ -20,7 +20,7 @@ __all__ = ["SECRET", "Scrubber", "secrets_of", "secrets_of_agent"]
 #: The replacement of a secret.
 SECRET = "[secret]"  # noqa: S105 - no secret
 
-#: How much of a text is read, in characters: more than is shown of it anywhere, never a whole file.
+#: How much of a text is read at least, in characters: never a whole file.
 MOST_READ = 1000
 #: How long a value is at least: a shorter one would hide words and numbers that are no secrets.
 #: Where the name says that it is a secret, less will do.
@@ -74,7 +74,7 @@ class Scrubber:
     def text(self, text: str, most: int) -> str:
         """Return the first `most` characters of a text, without secrets and controls."""
         # First the controls: one within a secret must not save it.
-        text = _seen(text[:MOST_READ])
+        text = _seen(text[: max(MOST_READ, 2 * most)])  # a secret may go on behind them
         return self._pattern.sub(lambda found: f"{found['scheme'] or ''}{SECRET}", text)[:most]
 
     @cached_property

@@ -16,42 +16,58 @@ __all__ = ["wanted"]
 MOST = 3000
 #: What a terminal or a chat would obey or hide: controls, directions, and what has no width.
 _HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+    "\ufff9-\ufffb\u115f\u1160\u2800\u3164\uffa0\U000e0000-\U000e0fff]"
 )
 #: What says no more about a command than itself.
-_OF_COMMAND = {"command", "description"}
+_OF_COMMAND = {"command", "description", "timeout", "cwd", "reason", "workdir"}
 _DIFFS = ("old_string", "new_string")
+_OF_EDIT = {"file_path", "replace_all", *_DIFFS}
 
 
 def wanted(event: PermissionEvent, scrubber: Scrubber) -> str:
     """Return what a tool would do: a command, a change as a diff, or the tool's arguments."""
-    text = scrubber.text(_text(event), 1_000_000)
-    text = _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-    if len(text) > MOST:
-        left_out = len(text) - MOST
-        text = f"{text[: MOST // 2]}\n… {left_out:,} characters …\n{text[-MOST // 2 :]}"
-    return text
+    # In this order: the scrubber drops what is hidden.
+    text = _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", _text(event))
+    if len(text) <= MOST:
+        return scrubber.text(text, MOST)
+    half = MOST // 2
+    first, last = scrubber.text(text, half), scrubber.text(text[-MOST:], MOST)[-half:]
+    return f"{first}\n… {len(text) - MOST:,} characters …\n{last}"
 
 
 def _text(event: PermissionEvent) -> str:
+    """Return it in the shortest words that hide nothing: all arguments, where none fit."""
     given, intent = event.input, event.intent
     if intent and intent.tool == "Bash" and intent.command:
-        return intent.command
-    if isinstance(command := given.get("command"), str) and given.keys() <= _OF_COMMAND:
+        elsewhere = f"\n(in {intent.cwd})" if intent.cwd not in ("", event.where) else ""
+        more = {name: value for name, value in given.items() if name not in _OF_COMMAND}
+        also = f"\n{_json(more)}" if more and "command" in given else ""
+        return intent.command + elsewhere + also
+    if isinstance(command := given.get("command"), str) and given.keys() <= {"command"}:
         return command
-    if changes := given.get("changes"):  # codex
-        return "\n".join(_change(change) for change in changes if isinstance(change, Mapping))
-    path = str(given.get("file_path") or given.get("notebook_path") or "")
-    edits = [edit for edit in given.get("edits", [given]) if isinstance(edit, Mapping)]
-    if path and all(isinstance(edit.get(name), str) for edit in edits for name in _DIFFS):
-        return "\n".join([path, *(_diff(*(edit[name] for name in _DIFFS)) for edit in edits)])
-    if path and isinstance(given.get("content"), str):
-        return f"{path}\n{_diff('', given['content'])}"
+    match given:
+        case {"changes": [*changes], **more} if intent and all(
+            isinstance(c, Mapping) for c in changes
+        ):
+            return "\n".join([*map(_change, changes), *([_json(more)] if more else ())])  # codex
+        case {"file_path": str(path), "content": str(content)} if len(given) == 2:
+            return f"{path}\n{_diff('', content)}"
+        case {"file_path": str(path), "old_string": str(old), "new_string": str(new)} if (
+            given.keys() <= _OF_EDIT
+        ):
+            in_all = "\n(everywhere in it)" if given.get("replace_all") else ""
+            return f"{path}\n{_diff(old, new)}{in_all}"
+    return _json(given)
+
+
+def _json(given: Mapping[str, Any]) -> str:
     return orjson.dumps(given, option=orjson.OPT_INDENT_2, default=str).decode()
 
 
 def _change(change: Mapping[str, Any]) -> str:
-    return f"{change.get('path', '')}\n{change.get('diff', '')}"
+    more = {name: value for name, value in change.items() if name not in ("path", "diff")}
+    return f"{change.get('path')} {orjson.dumps(more, default=str).decode()}\n{change.get('diff')}"
 
 
 def _diff(before: str, after: str) -> str:

@@ -69,7 +69,7 @@ async def answer_request(
     is_done, state, answer = await fleet.asks.answer(
         request, answered, words=_words(answered), going_on=going_on
     )
-    if answer is None:
+    if answer is None or state == "void":
         return ENDED.get(state, GONE)
     told = _words(answer)
     if not is_done:

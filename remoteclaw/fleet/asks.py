@@ -36,7 +36,7 @@ ALPHABET, ID_LENGTH = "abcdefghjkmnpqrstuvwxyz23456789", 8
 #: `once` and `conversation` allow it, `deny` doesn't; `words` answer a question.
 Verdict = Literal["once", "conversation", "deny", "words"]
 State = Literal[
-    "open", "answered", "given", "lapsed", "granted", "used", "denied", "expired", "void"
+    "open", "answered", "given", "lapsed", "granted", "used", "denied", "expired", "void", "gone"
 ]
 
 

@@ -327,7 +327,8 @@ def _input(call: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a tool was given; some agents say it in words only."""
     if raw := mapping(call.get("rawInput")):
         return raw
-    return {"title": text(call.get("title"))}
+    content = mappings(call.get("content"))
+    return {"title": text(call.get("title"))} | ({"content": content} if content else {})
 
 
 def _plan(entries: list[dict[str, Any]]) -> PlanEvent:

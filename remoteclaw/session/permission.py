@@ -7,6 +7,7 @@ wakes the session.
 
 import asyncio
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -30,8 +31,10 @@ MOST_DENIALS = 3
 #: How often a turn looks whether its worker is needed while another one has let its own go, in
 #: seconds.
 LOOK_S = 0.25
-#: What stands in the message that shows a request where what became of it will.
-CLOSING = "%CLOSING%"
+#: What stands in the message that shows a request where what became of it will; no agent knows it.
+CLOSING = "%CLOSING-{id}%"
+#: The names of tools that are shown: a title may be whatever an agent has written.
+_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,80}")
 
 DENIED = "{name} denied this.{why}"
 DENIED_OFTEN = (
@@ -82,19 +85,21 @@ class Permissions:
 
     async def decide(self, event: PermissionEvent) -> Decision:
         """Have a person decide. Does not return once the turn is to end without an answer."""
-        tool = event.tool_name
+        tool = _tool(event)
         if self._denied[tool] >= MOST_DENIALS:
             return Decision("deny", DENIED_OFTEN.format(tool=tool, count=MOST_DENIALS))
-        verdict, name = await self._ask(event)
-        if verdict == "allowed":
-            return Decision("allow")
-        if verdict == "full":
-            return Decision("deny", TOO_MANY)
-        self._open[event.id] = name
-        try:
-            return self._decision(tool, await self._answer(name))
-        finally:
-            self._open.pop(event.id, None)
+        while True:
+            verdict, name = await self._ask(event)
+            if verdict == "allowed":
+                return Decision("allow")
+            if verdict == "full":
+                return Decision("deny", TOO_MANY)
+            self._open[event.id] = name
+            try:
+                if answer := await self._answer(name):
+                    return self._decision(tool, answer)
+            finally:
+                self._open.pop(event.id, None)
 
     async def retract(self, event_id: str) -> None:
         """Close what the agent does not wait for any more."""
@@ -107,8 +112,8 @@ class Permissions:
             id=new_id(),
             session=self._lease.session,
             turn=self._turn.id,
-            tool=event.tool_name,
-            what=event.shown or event.tool_name,
+            tool=_tool(event),
+            what=event.shown,
             where=event.where,
             deliver=self._turn.entries[-1].deliver,
             people=people_of(self._turn.entries),
@@ -149,10 +154,14 @@ class Permissions:
             return orjson.dumps(said)
 
         stream = keys.reply_stream(session.provider, session.account)
-        return stream, payload(text, CHOICES), payload(f"{text}\n\n{CLOSING}", {})
+        return (
+            stream,
+            payload(text, CHOICES),
+            payload(f"{text}\n\n{CLOSING.format(id=request.id)}", {}),
+        )
 
-    async def _answer(self, name: str) -> Answered:
-        """Wait for the answer, as long as the turn may wait."""
+    async def _answer(self, name: str) -> Answered | None:
+        """Wait for the answer, as long as the turn may wait; None if Redis has lost the request."""
         news = asyncio.Event()
         self._news.add(news)
         needed = asyncio.create_task(self._lease.needed())
@@ -163,6 +172,8 @@ class Permissions:
                     state, answer = await self._asks.take(name)
                     if answer and state == "given":
                         return answer
+                    if state == "gone":
+                        return None
                     if state == "lapsed":
                         break
                     waiting = asyncio.create_task(news.wait())
@@ -186,7 +197,7 @@ class Permissions:
         finally:
             self._news.discard(news)
             needed.cancel()
-        self.lapsed = (*self.lapsed, name)
+        self.lapsed = tuple(dict.fromkeys((*self.lapsed, name, *self._open.values())))
         self._abort.set()
         return await asyncio.Future()  # the end of the turn cancels it
 
@@ -212,6 +223,12 @@ def _words(request: Request, *, is_again: bool) -> str:
     )
 
 
+def _tool(event: PermissionEvent) -> str:
+    """Return what a tool is called before people."""
+    name = event.intent.tool if event.intent else event.tool_name
+    return name if _NAME.fullmatch(name) else "a tool"
+
+
 def _digest(*parts: Any) -> str:
     """Return a name of exactly this."""
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
@@ -220,9 +237,10 @@ def _digest(*parts: Any) -> str:
 def _rule(event: PermissionEvent) -> str:
     """Return what is allowed with it for the conversation, in the words of no single CLI."""
     match event.intent:
-        case Intent(tool="Bash") as intent:
-            return _digest("Bash", intent.command.strip(), intent.cwd or event.where)
-        case Intent(tool="Edit" | "Read") as intent:
+        case Intent(tool="Bash", command=command) as intent if command:
+            is_outside = bool(event.input.get("dangerouslyDisableSandbox"))  # claude
+            return _digest("Bash", command.strip(), intent.cwd or event.where, is_outside)
+        case Intent(tool="Edit" | "Read") as intent if intent.paths and all(intent.paths):
             return _digest(intent.tool, sorted(intent.paths), event.where)
         case Intent(url=url) if url:
             return _digest("WebFetch", url)

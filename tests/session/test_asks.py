@@ -9,17 +9,21 @@ from typing import Any
 import orjson
 import pytest
 
+from remoteclaw.bridge import Hooks
 from remoteclaw.commands import Asked
 from remoteclaw.commands.answering import ENDED, NOT_YOURS, answer_request, by_number
 from remoteclaw.config.load import load_config
+from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.asks import Request, Verdict
+from remoteclaw.fleet.asks import Request, TurnAsks, Verdict
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.outcomes import Outcome
-from tests.support.asks import BODY, open_request
+from remoteclaw.session.drain import Drain
+from tests.support.asks import BODY, open_request, put_request
 from tests.support.bridges import acp_script
 from tests.support.conversations import drain
 from tests.support.stack import Stack, said
+from tests.support.waiting import eventually
 
 OWNER, GUEST = "alice", "bob"
 
@@ -83,7 +87,7 @@ async def test_a_turn_waits_for_the_answer(agent: Stack) -> None:
     task = drain(agent, accepted)
     request = await open_request(agent)
 
-    assert (request.what, request.tool) == ("touch x", "touch x")
+    assert (request.what, request.tool) == ("touch x", "a tool")
     assert (await answered(agent, request, "once")).startswith("Allowed once by alice")
     await task
 
@@ -212,3 +216,385 @@ async def test_a_chat_reads_once_what_became_of_a_request(agent: Stack) -> None:
     assert told.text == ""
     cards = [text async for text in shown(agent) if "Allowed once by alice" in text]
     assert len(cards) == 1
+
+
+# -- what is lost on the way ----------------------------------------------------------------------
+
+#: Asks for each command of a line, one after the other, or with `&` for all at once, or with `!`
+#: without waiting for the answer.
+SEVERAL = """
+prompt = begin()
+def ask(number, command):
+    say(jsonrpc='2.0', id=number, method='session/request_permission', params=dict(sessionId='s',
+        toolCall=dict(toolCallId=str(number), title=command, kind='execute',
+            rawInput=dict(command=command)),
+        options=[dict(optionId=i, kind=k, name=k) for i, k in (('yes', 'allow_once'),
+            ('no', 'reject_once'))]))
+while True:
+    words = prompt['params']['prompt'][0]['text'].split(chr(10))[-1].split(': ')[-1]
+    words = words.replace('LONG', chr(0x202e) + 'x ' * 100_000)
+    commands, waits, got = words.rstrip('&!').split('; '), not words.endswith('!'), {}
+    at_once = not waits or words.endswith('&')
+    if at_once:
+        for number, command in enumerate(commands): ask(100 + number, command)
+    for number, command in enumerate(commands if waits else []):
+        if not at_once: ask(100 + number, command)
+        got = asked()
+        if 'method' in got: break
+        text(commands[got['id'] - 100] + ' ' + got['result']['outcome'].get('optionId', '-') + '. ')
+    for _ in commands if 'method' in got and at_once else [1] if 'method' in got else []:
+        asked()
+    if not waits: open('gone on', 'w'); time.sleep(0.3)
+    answer(prompt, stopReason='cancelled' if 'method' in got else 'end_turn')
+    prompt = asked('session/prompt')
+"""
+
+
+@pytest.fixture
+async def several(stack: Stack, directory: Path) -> Stack:
+    """A stack whose agent asks for several things in a turn."""
+    stack.agent = {"runtime": "acp", "command": list(acp_script(directory, SEVERAL))}
+    stack.configure(stack.agent)
+    return stack
+
+
+async def cards(stack: Stack) -> list[str]:
+    """Return what shows requests, without what says what became of them."""
+    client: Any = stack.fleet.scripts.client
+    found = [
+        orjson.loads(fields[b"reply"])
+        for _, fields in await client.xrange(keys.reply_stream("test", "default"))
+    ]
+    return [said["text"] for said in found if (said.get("card") or {}).get("choices")]
+
+
+async def killed(stack: Stack, accepted: Accepted, task: "asyncio.Task[None]") -> None:
+    """End an attempt as a killed worker does, and have its lease be over."""
+    task.cancel()
+    await asyncio.wait((task,))
+    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
+
+
+@pytest.mark.parametrize("has_asked_before", [False, True])
+async def test_a_reply_that_is_lost_shows_a_request_once(
+    agent: Stack, has_asked_before: bool
+) -> None:
+    accepted = await agent.append("touch x")
+    if has_asked_before:
+        before = drain(agent, accepted)
+        await open_request(agent)
+        await killed(agent, accepted, before)
+    proxy = await agent.proxied()
+    failpoint = proxy.arm("ask", "after")
+    fleet, config = agent.open_at(proxy.url), load_config(agent.home.config_file, {})
+    task = asyncio.create_task(Drain(fleet, config, agent.home, Hooks()).run(accepted.session.sid))
+    await failpoint.wait()
+    failpoint.cut()
+
+    await answered(agent, await open_request(agent), "once")
+    await task
+
+    assert "touch x yes" in said(await agent.outcome(accepted))
+    assert len(await cards(agent)) == 1
+
+
+async def test_a_request_that_redis_has_lost_is_asked_again(agent: Stack) -> None:
+    accepted = await agent.append("touch x")
+    task = drain(agent, accepted)
+    lost = await open_request(agent)
+    await agent.fleet.scripts.client.delete(keys.ask(lost.id))
+    await agent.fleet.scripts.client.zrem(keys.ASKS, lost.id)
+
+    request = await open_request(agent)
+    await answered(agent, request, "once")
+    await task
+
+    assert request.id != lost.id
+    assert "touch x yes" in said(await agent.outcome(accepted))
+
+
+async def test_the_next_attempt_goes_on_waiting_for_what_has_lapsed(agent: Stack) -> None:
+    accepted = await agent.append("touch x")
+    first = drain(agent, accepted)
+    request = await open_request(agent)
+    await killed(agent, accepted, first)
+    await sooner(agent, request)
+
+    task = drain(agent, accepted)
+    again = await eventually_open(agent)
+    await answered(agent, again, "once")
+    await task
+
+    assert again.id == request.id
+    assert "touch x yes" in said(await agent.outcome(accepted))
+    assert len(await cards(agent)) == 1
+
+
+async def eventually_open(stack: Stack) -> Request:
+    """Wait for a request for which a turn waits."""
+
+    async def found() -> Request | None:
+        return next((r for r in await stack.fleet.asks.waiting() if r.state == "open"), None)
+
+    request: Request = await eventually(found)
+    return request
+
+
+async def test_what_may_have_run_already_is_asked_anew_and_says_so(agent: Stack) -> None:
+    accepted = await agent.append("touch x")
+    proxy = await agent.proxied()
+    failpoint = proxy.arm("take", "after")
+    fleet, config = agent.open_at(proxy.url), load_config(agent.home.config_file, {})
+    first = asyncio.create_task(Drain(fleet, config, agent.home, Hooks()).run(accepted.session.sid))
+    await failpoint.wait()  # it looks for the first time
+    taken = proxy.arm("take", "after")
+    failpoint.release()
+    request = await open_request(agent)
+    await answered(agent, request, "once")
+
+    async def is_given() -> bool:
+        found = await agent.fleet.asks.find(request.id)
+        return found is not None and found.state == "given"
+
+    await taken.wait()
+    await eventually(is_given)
+    await killed(agent, accepted, first)
+
+    task = drain(agent, accepted)
+    again = await open_request(agent)
+    await answered(agent, again, "deny")
+    await task
+
+    assert again.id != request.id
+    assert ["may have been done already" in card for card in await cards(agent)] == [False, True]
+    assert "touch x no" in said(await agent.outcome(accepted))
+
+
+async def test_the_same_is_asked_again_within_an_attempt(several: Stack) -> None:
+    accepted = await several.append("touch x; touch x")
+    task = drain(several, accepted)
+    first = await open_request(several)
+    await answered(several, first, "once")
+    second = await open_request(several)
+    await answered(several, second, "deny")
+    await task
+
+    assert first.id != second.id
+    assert "touch x yes. touch x no." in said(await several.outcome(accepted)).replace("\n\n", " ")
+    assert not any("may have been done" in card for card in await cards(several))
+
+
+async def test_two_that_want_the_same_at_once_are_answered_each(several: Stack) -> None:
+    accepted = await several.append("touch x; touch x&")
+    task = drain(several, accepted)
+
+    async def both() -> list[Request] | None:
+        waiting: list[Request] = await several.fleet.asks.waiting()
+        return waiting if len(waiting) == 2 else None
+
+    for request, verdict in zip(await eventually(both), ("once", "deny"), strict=True):
+        await answered(several, request, "once" if verdict == "once" else "deny")
+    await task
+
+    told = said(await several.outcome(accepted))
+    assert ("touch x yes" in told, "touch x no" in told) == (True, True)
+
+
+# -- what an agent tries --------------------------------------------------------------------------
+
+
+async def test_at_most_eight_of_a_session_wait(several: Stack) -> None:
+    accepted = await several.append("; ".join(f"touch {n}" for n in range(9)) + "&")
+    task = drain(several, accepted)
+
+    async def all_of_them() -> list[Request] | None:
+        waiting: list[Request] = await several.fleet.asks.of_session(accepted.session.sid)
+        return waiting if len(waiting) == 8 else None
+
+    for request in await eventually(all_of_them):
+        await answered(several, request, "once")
+    await task
+
+    told = said(await several.outcome(accepted))
+    assert (told.count(" yes."), told.count(" no.")) == (8, 1)
+    assert len(await cards(several)) == 8
+
+
+async def test_what_nobody_answers_makes_room_for_what_is_asked_next(agent: Stack) -> None:
+    asked = []
+    for number in range(9):
+        accepted = await agent.append(f"touch {number}")
+        task = drain(agent, accepted)
+        request = await eventually_open(agent)
+        asked.append(request)
+        if number < 8:
+            await sooner(agent, request)
+        else:
+            await answered(agent, request, "deny")
+        await task
+
+    waiting = await agent.fleet.asks.waiting()
+    assert [one.id for one in waiting] == [one.id for one in asked[1:8]]
+    assert await answered(agent, asked[0], "once") == ENDED["expired"]
+
+
+async def test_after_three_denials_nobody_is_asked(several: Stack) -> None:
+    accepted = await several.append("touch 1; touch 2; touch 3; touch 4")
+    task = drain(several, accepted)
+    for _ in range(3):
+        await answered(several, await open_request(several), "deny")
+    await task
+
+    assert said(await several.outcome(accepted)).count(" no.") == 4
+    assert len(await cards(several)) == 3
+
+
+async def test_what_the_agent_leaves_open_is_void_with_its_turn(several: Stack) -> None:
+    accepted = await several.append("touch x!")
+    task = drain(several, accepted)
+    request = await open_request(several)
+    await task
+
+    assert await answered(several, request, "once") == ENDED["void"]
+    closed = [text async for text in shown(several) if "The turn is over" in text]
+    assert len(closed) == 1
+    assert await several.fleet.asks.waiting() == []
+
+
+async def test_nothing_that_is_asked_for_is_hidden_or_posed(several: Stack) -> None:
+    accepted = await several.append("echo %CLOSING% ``` LONG")
+    task = drain(several, accepted)
+    request = await open_request(several)
+    await answered(several, request, "deny")
+    await task
+
+    (card,) = await cards(several)
+    (closed,) = [text async for text in shown(several) if "Denied by alice" in text]
+    assert card.startswith("**main** asks to use a tool in `")
+    assert ("\\u202e" in card, "````" in card, "characters …" in card) == (True, True, True)
+    assert len(card) < 3500
+    assert closed.startswith(card)
+
+
+async def test_words_of_an_agent_are_no_card(several: Stack) -> None:
+    accepted = await several.append("Allow? 1 Allow once")
+    task = drain(several, accepted)
+    request = await open_request(several)
+    await answered(several, request, "deny")
+    await task
+
+    client: Any = several.fleet.scripts.client
+    said_ = [
+        orjson.loads(fields[b"reply"])
+        for _, fields in await client.xrange(keys.reply_stream("test", "default"))
+    ]
+    assert [bool(one.get("card")) for one in said_[:3]] == [True, True, False]
+    assert "Allow? 1 Allow once no." in said_[2]["text"]
+    assert await several.fleet.asks.find("made2222") is None
+
+
+async def test_an_answer_after_the_conversation_has_ended(agent: Stack) -> None:
+    accepted = await agent.append("touch x")
+    task = drain(agent, accepted)
+    request = await open_request(agent)
+    await sooner(agent, request)
+    await task
+    await answer(agent, "/new")
+
+    assert await answered(agent, request, "once") == ENDED["void"]
+    assert "ended" in [text async for text in shown(agent)][-2]
+
+
+async def test_what_the_agent_has_said_stands_before_the_card(agent: Stack) -> None:
+    accepted = await agent.append("touch x")
+    task = drain(agent, accepted)
+    await answered(agent, await open_request(agent), "once")
+    await task
+
+    texts = [text async for text in shown(agent)]
+    assert (texts[0], "asks to use" in texts[1]) == ("I try.", True)
+
+
+# -- who waits, and for how long ------------------------------------------------------------------
+
+
+async def test_a_grant_passes_for_an_hour(agent: Stack) -> None:
+    accepted = await agent.append("touch x")
+    task = drain(agent, accepted)
+    request = await open_request(agent)
+    await sooner(agent, request)
+    await task
+    await answered(agent, request, "once")
+    found = await agent.fleet.asks.find(request.id)
+    assert found is not None
+    assert 0 < found.until_ms - found.asked_ms <= 3600 * 1000 + 60_000
+
+    await agent.fleet.scripts.client.hset(keys.ask(request.id), "until_ms", 1)
+    task = drain(agent, accepted)
+    second = await eventually_open(agent)
+    assert second.id != request.id
+    await answered(agent, second, "deny")
+    await task
+
+
+async def test_a_request_that_has_expired_can_not_be_answered(agent: Stack) -> None:
+    accepted = await agent.append("touch x")
+    task = drain(agent, accepted)
+    request = await open_request(agent)
+    await sooner(agent, request)
+    await task
+
+    await agent.fleet.scripts.client.hset(keys.ask(request.id), "until_ms", 1)
+    assert await answered(agent, request, "once") == ENDED["expired"]
+    assert (await newest(agent, accepted)).entry_id == accepted.entry_id
+
+
+async def test_one_turn_at_a_time_lets_its_worker_go(agent: Stack) -> None:
+    first = [await agent.append(f"touch {n}", channel_id=f"chat-{n}") for n in range(3)]
+    client: Any = agent.fleet.scripts.client
+    await client.delete("rq:queue:agents")  # workers have them
+    tasks = [drain(agent, each) for each in first]
+
+    async def all_wait() -> bool:
+        return len(await agent.fleet.asks.waiting()) == 3
+
+    await eventually(all_wait)
+    await agent.append("touch y", channel_id="chat-9")
+    await asyncio.wait(tasks, return_when="FIRST_COMPLETED")
+    await client.delete("rq:queue:agents")  # the worker has that, too
+
+    states = sorted(request.state for request in await agent.fleet.asks.waiting())
+    assert states == ["lapsed", "open", "open"]
+    for request in await agent.fleet.asks.waiting():
+        if request.state == "open":
+            await answered(agent, request, "deny")
+    await asyncio.gather(*tasks)
+
+
+async def test_a_lost_lease_neither_asks_nor_takes(stack: Stack) -> None:
+    accepted = await stack.append("hi")
+    request = await put_request(stack, accepted, tool="Bash", what="touch x")
+    sid = accepted.session.sid
+    old = await stack.fleet.leases.acquire(sid, worker="none", host="here")
+    assert old is None
+    await stack.fleet.scripts.client.hset(keys.state(sid), "lease_until_ms", 1)
+    lease = await stack.fleet.leases.acquire(sid, worker="next", host="here")
+    assert lease is not None
+    for epoch, turn in ((str(int(lease.epoch) - 1), accepted.entry_id), (lease.epoch, "1-0")):
+        lost = TurnAsks(replace(lease, epoch=epoch), turn)
+        kept = replace(request, id="another2")
+        for step in (
+            lost.ask(kept, digest="", rule="", is_again=False, hold_ms=1, keep_ms=1, shown=None),
+            lost.take(request.id),
+        ):
+            with pytest.raises(LeaseLost):
+                await step
+    stale = TurnAsks(replace(lease, epoch=str(int(lease.epoch) - 1)), accepted.entry_id)
+    with pytest.raises(LeaseLost):
+        await stale.lapse(is_needed=False)
+    with pytest.raises(LeaseLost):
+        await stale.retract(request.id, "")
+    other = TurnAsks(lease, "1-0")
+    assert not await other.lapse(is_needed=False)
+    await other.retract(request.id, "")
+    assert (await stack.fleet.asks.waiting())[0].state == "open"

@@ -17,7 +17,7 @@ end
 local function tell_closed(ask, words)
   local stream, closing = unpack(redis.call('HMGET', ask, 'replies', 'closing'))
   if not stream then return end
-  local first, last = string.find(closing, '%CLOSING%', 1, true)
+  local first, last = string.find(closing, '%CLOSING-' .. string.sub(ask, #'rc:ask:' + 1) .. '%', 1, true)
   local said = string.sub(cjson.encode(words), 2, -2)
   put_reply(stream, string.sub(closing, 1, first - 1) .. said .. string.sub(closing, last + 1))
 end
@@ -47,6 +47,7 @@ local function void_asks(sid, turn, words)
     if turn then is_waiting = is_waiting and of == turn else
       is_waiting = is_waiting or state == 'lapsed' or state == 'granted'
     end
-    if is_waiting then close_ask(id, 'void', state ~= 'answered' and words or nil) end
+    -- An answer of which nothing came is not what the messages may go on to say.
+    if is_waiting then close_ask(id, 'void', words) end
   end
 end

@@ -21,7 +21,10 @@ if state == 'lapsed' and tonumber(until_ms) <= now then
 end
 redis.call('HSET', keys.ask, 'answer', args.answer, 'by', args.by, 'answered_ms', now)
 redis.call('PEXPIRE', keys.ask, redis.call('HGET', keys.ask, 'keep_ms'))
-if args.verdict == 'conversation' then redis.call('HSET', keys.rules, rule, args.remembered) end
+if args.verdict == 'conversation' then
+  redis.call('HSET', keys.rules, rule, args.remembered)
+  redis.call('PEXPIRE', keys.rules, redis.call('HGET', keys.ask, 'keep_ms'))
+end
 tell_closed(keys.ask, args.words)
 if state == 'open' then
   redis.call('HSET', keys.ask, 'state', 'answered')

@@ -13,7 +13,10 @@ if args.turn ~= turn then return redis.error_reply('FENCED turn ' .. args.turn .
 if redis.call('EXISTS', keys.ask) == 1 then return {'open', args.id} end  -- said before
 local now = now_ms()
 local rule = redis.call('HGET', keys.rules, args.rule)
-if rule then return {'allowed', rule} end
+if rule then
+  redis.call('PEXPIRE', keys.rules, args.keep_ms)
+  return {'allowed', rule}
+end
 local granted = redis.call('HGET', keys.grants, args.digest)
 if granted then
   local ask = 'rc:ask:' .. granted
@@ -25,17 +28,19 @@ if granted then
   end
   if state == 'used' and used_by == args.id then return {'allowed', answer} end
 end
-local is_again, open = '0', 0
+local is_again, open, lapsed = '0', 0, {}
 for _, id in ipairs(asked_of(args.sid)) do
   local ask = 'rc:ask:' .. id
-  local state, digest, of, by, given, given_turn = unpack(redis.call('HMGET', ask, 'state', 'digest', 'turn', 'attempt',
-    'given', 'given_turn'))
+  local state, digest, of, by, given, given_turn, adopted_by = unpack(redis.call('HMGET', ask, 'state', 'digest',
+    'turn', 'attempt', 'given', 'given_turn', 'adopted_by'))
   if state == 'open' then open = open + 1 end
+  if state == 'lapsed' then lapsed[#lapsed + 1] = id end
   if digest == args.digest then
-    if of == turn and by ~= attempt and (state == 'open' or state == 'answered') then
-      redis.call('HSET', ask, 'attempt', attempt)
-      if state == 'open' then
-        redis.call('HSET', ask, 'until_ms', now + args.hold_ms)
+    if adopted_by == args.id then return {'open', id} end  -- said before
+    if of == turn and by ~= attempt and (state == 'open' or state == 'answered' or state == 'lapsed') then
+      redis.call('HSET', ask, 'attempt', attempt, 'adopted_by', args.id)
+      if state ~= 'answered' then
+        redis.call('HSET', ask, 'state', 'open', 'until_ms', now + args.hold_ms)
         redis.call('ZADD', keys.asks, now + args.hold_ms, id)
       end
       return {'open', id}
@@ -46,6 +51,10 @@ end
 if is_again ~= args.is_again then return {'again', ''} end
 if open >= tonumber(args.most) or redis.call('ZCARD', keys.asks) >= tonumber(args.most_of_all) then return {'full', ''} end
 if is_full_for('tools') then return {'full', ''} end
+-- What nobody has answered makes room, the oldest first.
+for position = #lapsed, math.max(1, args.most - open), -1 do
+  close_ask(lapsed[position], 'expired', 'Nobody answered, and the agent has asked for more since.')
+end
 redis.call('HSET', keys.ask, 'state', 'open', 'sid', args.sid, 'turn', turn, 'attempt', attempt, 'digest', args.digest,
   'rule', args.rule, 'request', args.request, 'asked_ms', now, 'until_ms', now + args.hold_ms, 'keep_ms', args.keep_ms)
 redis.call('ZADD', keys.asks, now + args.hold_ms, args.id)

@@ -7,13 +7,8 @@
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 if redis.call('HGET', keys.state, 'turn') ~= args.turn then return 0 end
-local has_lapsed = false
-for _, id in ipairs(asked_of(args.sid)) do
-  local state, turn = unpack(redis.call('HMGET', 'rc:ask:' .. id, 'state', 'turn'))
-  if turn == args.turn and state == 'lapsed' then has_lapsed = true end
-end
-if not has_lapsed and args.is_needed == '1' and
-  not redis.call('SET', keys.letting_go, args.sid, 'NX', 'PX', args.pause_ms) then return 0 end
+if args.is_needed == '1' and not redis.call('SET', keys.letting_go, args.sid, 'NX', 'PX', args.pause_ms) and
+  redis.call('GET', keys.letting_go) ~= args.sid then return 0 end
 for _, id in ipairs(asked_of(args.sid)) do
   local state, turn = unpack(redis.call('HMGET', 'rc:ask:' .. id, 'state', 'turn'))
   if turn == args.turn and state == 'open' then lapse(id) end

@@ -29,7 +29,7 @@ if letter then
 end
 for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
 for _, said in ipairs(keys.said) do redis.call('SET', said, args.about, 'PX', args.said_ms) end
-if keys.ask and args.shown then redis.call('HSET', keys.ask, 'shown', args.shown) end
+if keys.ask and args.shown and redis.call('EXISTS', keys.ask) == 1 then redis.call('HSET', keys.ask, 'shown', args.shown) end
 if keys.history then
   redis.call('XADD', keys.history, 'MAXLEN', args.most, '*', 'name', '', 'line', args.line)
   redis.call('PEXPIRE', keys.history, args.keep_ms)

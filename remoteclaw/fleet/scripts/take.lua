@@ -1,7 +1,7 @@
 -- Take the answer to a request, before the agent hears of it: from here on, what was asked for may have been done.
 -- keys: state, ask
 -- args: epoch, turn
--- → state, answer as JSON or nothing
+-- → state, `gone` if there is no record, answer as JSON or nothing
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 local turn, attempt = unpack(redis.call('HMGET', keys.state, 'turn', 'attempt'))
@@ -12,4 +12,4 @@ if state == 'answered' then
   redis.call('HSET', keys.ask, 'state', state, 'given', attempt, 'given_turn', turn)
   redis.call('PEXPIRE', keys.ask, keep_ms)
 end
-return {state or 'void', answer or ''}
+return {state or 'gone', answer or ''}
