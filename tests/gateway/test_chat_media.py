@@ -196,7 +196,8 @@ async def test_a_file_waits_for_its_adapter_with_its_message(
     assert await client.pttl(blob) > 7 * 24 * 3600 * 1000
     platform = Platform(directory / "platform")
     async with platform.served(stack.fleet):
-        (file,) = await eventually(lambda: platform.chat("a"))
+        await eventually(lambda: any(post.files for post in platform.chat("a")))
+        (file,) = platform.chat("a")
     assert file.files == {"plan.txt": "the plan"}
 
 

@@ -65,9 +65,13 @@ async def conversation(process: AgentProcess) -> AsyncIterator[AgentEvent]:
             yield event
 
 
+#: What a request for a permission does not have, or is told only by the bridge.
+_UNSET = re.compile(r", (?:(?:shown|where)=''|questions=\(\))")
+
+
 def described(event: AgentEvent) -> str:
-    """Return an event as a line of a recording."""
-    return repr(event)
+    """Return an event as a line of a recording: as its runtime makes it, in short."""
+    return _UNSET.sub("", repr(event))
 
 
 # -- recording ------------------------------------------------------------------------------------
