@@ -9,7 +9,14 @@ from remoteclaw import commands
 from remoteclaw.channels.access import Access, Verdict
 from remoteclaw.channels.rate import MOST, Rate
 from remoteclaw.channels.transcript import NotUnderstood, is_recording, transcript_of
-from remoteclaw.commands.answering import GONE, NOT_YOURS, VERDICTS, answer_request, is_refusal
+from remoteclaw.commands.answering import (
+    GONE,
+    NOT_YOURS,
+    VERDICTS,
+    answer_request,
+    is_refusal,
+    is_shown,
+)
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import (
@@ -182,7 +189,8 @@ class Arrival:
     async def _tell_chosen(self, told: str) -> None:
         """Tell who has chosen; where that can't be told any more, what it is about says it."""
         if not isinstance(self.source, PressedAdapter):
-            await self._say(told)
+            if not is_shown(told):
+                await self._say(told)
             return
         is_refused = told == ELSEWHERE or is_refusal(told)
         try:

@@ -20,6 +20,7 @@ __all__ = [
     "by_number",
     "deny",
     "is_refusal",
+    "is_shown",
 ]
 
 #: What a number in a plain chat means, in the order of the card's choices.
@@ -82,6 +83,11 @@ async def answer_request(
 def is_refusal(told: str) -> bool:
     """Whether an answer didn't count, by what `answer_request()` has returned for it."""
     return told in (NOT_YOURS, GONE, *ENDED.values()) or told.startswith(BEFORE)
+
+
+def is_shown(told: str) -> bool:
+    """Whether the message that showed the request says what `answer_request()` has returned."""
+    return told.startswith(SAID_HERE) and not told.endswith(WOKEN)
 
 
 async def answer_as_operator(
@@ -151,8 +157,8 @@ async def _answer(asked: Asked, id_: str, verdict: Verdict, words: str = "") -> 
         is_owner=asked.is_owner,
         words=words,
     )
-    is_here = request.session == asked.session and told.startswith(SAID_HERE)
-    return Answer("" if is_here and not told.endswith(WOKEN) else told)
+    is_here = request.session == asked.session
+    return Answer("" if is_here and is_shown(told) else told)
 
 
 def _split(rest: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ accounts. What each adapter passes:
 | 30,000 characters, code and a table | yes | yes | yes |
 | hostile names | yes | yes | yes |
 | a stranger | yes | yes | yes |
+| a request, and who answers it | by its number | by a button | by an answer |
 | files, and one that is too large | yes | yes: 21 MB | yes: the whole request is refused |
 """
 
@@ -46,6 +47,8 @@ from remoteclaw.profiles import CHANNELS, profile_of
 from remoteclaw.protocols import ChannelAdapter, ChannelProfile, LiveAdapter, OperatingAdapter
 from remoteclaw.tools.catalog import TOOLS
 from tests.support.agents import ROOT
+from tests.support.asks import BODY, open_request
+from tests.support.bridges import acp_script
 from tests.support.platform import Platform, PlatformAdapter
 from tests.support.receiver import Receiver
 from tests.support.stack import SID, Stack
@@ -491,6 +494,28 @@ async def test_a_stranger_is_told_a_code_once_and_not_read(stack: Stack, world: 
     (told,) = world.texts(9)
     assert "Your code is" in told
     assert await stack.fleet.sessions.list(limit=9) == []
+
+
+async def test_a_request_is_shown_and_answered_by_who_may(
+    stack: Stack, world: World, directory: Path
+) -> None:
+    agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
+    settings = {"owners": [str(OWNER)], "allow": ["8"], **world.settings}
+    stack.configure(agent, channels={world.provider: settings})
+    await stack.start_worker()
+    await world.say("touch x")
+    request = await open_request(stack)
+    await eventually(lambda: "asks to use touch x" in "".join(world.texts()))
+    await world.allow(request.id, by=8)
+    await world.allow(request.id)
+    await eventually(lambda: "touch x yes" in "".join(world.texts()))
+    await settled(stack, world)
+
+    assert "".join(world.texts()).count("Allowed once by ") == 1
+    answered = await stack.fleet.asks.find(request.id)
+    assert answered
+    assert answered.answer
+    assert answered.answer.by == f"{world.provider}:{OWNER}"
 
 
 async def test_files_go_both_ways_and_one_that_is_too_large_is_a_sentence(

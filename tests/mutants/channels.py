@@ -167,6 +167,12 @@ MUTANTS = (
         test="test_a_request_is_a_card_and_is_answered_by_who_may",
     ),
     Mutant(
+        "an owner's button that a guest presses",
+        before="is_owner=access.is_owner(incoming), words=choice.words",
+        after="is_owner=True, words=choice.words",
+        test="test_a_button_answers_and_the_agent_goes_on",
+    ),
+    Mutant(
         "a stranger's button",
         before="await self._chosen(access, incoming.choice) if is_known else NOT_YOURS",
         after="await self._chosen(access, incoming.choice)",

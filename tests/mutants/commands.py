@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "an answer that its chat is told twice",
+        before="return told.startswith(SAID_HERE) and not told.endswith(WOKEN)",
+        after="return False",
+        test="test_a_request_is_shown_and_answered_by_who_may",
+    ),
+    Mutant(
         "an unknown command that a model is paid for",
         before="if create_cli_runtime(asked.runtime).capabilities.takes_commands:",
         after="if True:",

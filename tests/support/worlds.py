@@ -61,6 +61,9 @@ class World(Protocol):
     async def repeat(self) -> None:
         """Have the platform tell of the last message once more."""
 
+    async def allow(self, request: str, *, by: int = OWNER) -> None:
+        """Have a person allow once what the last message to the owner asks for."""
+
     def texts(self, chat: int = OWNER) -> list[str]:
         """Return what the bot has said in a chat, as it stands there."""
 
@@ -114,6 +117,10 @@ class TestWorld:
 
     async def repeat(self) -> None:
         self._platform.say(**self._last)
+
+    async def allow(self, request: str, *, by: int = OWNER) -> None:
+        await self.say("1" if by == OWNER else f"/allow {request}", by=by)
+        await eventually(lambda: self.texts(by))
 
     def texts(self, chat: int = OWNER) -> list[str]:
         return [post.text for post in self._platform.chat(str(chat)) if post.by == "agent"]
@@ -172,6 +179,10 @@ class TelegramWorld:
     async def repeat(self) -> None:
         self._bot.tell({"message": self._bot.chat(OWNER)[-1]})
 
+    async def allow(self, request: str, *, by: int = OWNER) -> None:
+        (shown,) = [one for one in self._bot.chat(OWNER) if "reply_markup" in one]
+        self._bot.press("Allow once", chat=OWNER, message=shown["message_id"], by=by)
+
     def texts(self, chat: int = OWNER) -> list[str]:
         return [text for text in self._bot.texts(chat) if text]
 
@@ -220,6 +231,12 @@ class WebhookWorld:
         self._last = orjson.dumps(body)
         await self.repeat()
         return str(body["id"])
+
+    async def allow(self, request: str, *, by: int = OWNER) -> None:
+        body = {"id": uuid.uuid4().hex, "chat": str(OWNER), "from": str(by)}
+        answer = {"request": request, "verdict": "once"}
+        self._last = orjson.dumps({**body, "answer": answer})
+        await self.repeat()
 
     async def repeat(self) -> None:
         headers = signed_headers(self._receiver.token, self._last, at_s=int(time.time()))

@@ -7,7 +7,7 @@ import pytest
 
 from remoteclaw.channels.telegram.adapter import TelegramAdapter
 from remoteclaw.channels.telegram.settings import TelegramAccount
-from remoteclaw.protocols import Incoming
+from remoteclaw.protocols import Choice, Incoming
 from tests.support.telegram import TelegramBot, file
 
 CHAT, GROUP = 7, -100_500
@@ -219,6 +219,25 @@ async def test_a_reaction_says_whose_it_is_and_how_they_react_by_now(
     assert (none.sender, none.reaction) == ("7", "")
     assert len({like.id, love.id, none.id, str(first)}) == 4
     assert (odd.reaction, odd.is_bot) == ("(custom emoji)(paid)", True)
+
+
+async def test_a_button_says_who_has_pressed_it_where(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    by = {"id": 9, "is_bot": False, "first_name": "Bo"}
+    about = {"id": "55", "from": by, "chat_instance": "1", "data": "abcdefgh:once"}
+    gone = {"chat": {"id": GROUP, "type": "supergroup"}, "message_id": 4, "date": 0}
+    bot.tell({"callback_query": about | {"inline_message_id": "9"}})  # of a message of no chat
+    bot.tell({"callback_query": about | {"message": gone}})  # which Telegram doesn't show any more
+
+    (found,) = (await adapter.poll(None)).incoming
+    assert (found.chat, found.is_group, found.sender, found.sender_name) == (
+        str(GROUP),
+        True,
+        "9",
+        "Bo",
+    )
+    assert found.choice == Choice("abcdefgh", "once")
 
 
 async def test_what_no_person_says_is_left_out(bot: TelegramBot, adapter: TelegramAdapter) -> None:
