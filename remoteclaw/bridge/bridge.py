@@ -467,12 +467,11 @@ class ChannelBridge:
         """Say what the person can't know from the answer: lost files, and denied tools."""
         joined = [file for key in run.delivered.steered for file in run.given.get(key, ())]
         notices = [file.words for file in joined if file.problem]
-        denied = run.delivered.run.permission_denials
+        denials = dict.fromkeys(run.delivered.run.permission_denials)
+        denied = [tool for tool in denials if tool not in conduct.people_decide]
         if denied and not self._runtime.capabilities.explains_denial:
             remedies = remedies_of(run.turn.session.agent, conduct.remedies)
-            words = (
-                f"({WAS_DENIED.format(tools=', '.join(dict.fromkeys(denied)))} {remedies}".strip()
-            )
+            words = f"({WAS_DENIED.format(tools=', '.join(denied))} {remedies}".strip()
             notices.append(run.scrubber.text(f"{words})", MOST_DENIED))
         if self._agents.is_new and run.error is None:
             notices += self._missing_servers(run)

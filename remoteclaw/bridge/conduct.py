@@ -80,6 +80,8 @@ class Conduct:
         self._files = files
         self._reference = turn.reference
         self._agent_name = turn.session.agent
+        self.people_decide: set[str] = set()
+        """The tools about which people were asked."""
         self.remedies: dict[str, None] = {}
         """The settings that would have allowed what was denied, in the order of the denials."""
         self.overdue: Overdue | None = None
@@ -164,6 +166,7 @@ class Conduct:
             case "refuse":
                 return Decision("deny", NOT_ALLOWED)
         if self._callbacks.on_permission:
+            self.people_decide.add(event.tool_name)
             event = replace(event, where=self._spec.workspace)
             return await self._callbacks.on_permission(replace(event, shown=self._wanted(event)))
         self.remedies[ruling.remedy] = None

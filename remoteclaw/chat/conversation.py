@@ -205,6 +205,7 @@ class Conversation:
         self._over(told["entries"])
         if told["key"] not in self._shown:
             self._screen.message(told)
+            self._take_card(told)
             for file in told["attachments"]:
                 saved = await self._files.save(told["sid"], file)
                 self._screen.say(saved.note)
@@ -213,6 +214,13 @@ class Conversation:
         await self._draw()
         params = {"key": told["key"], "unsaved": unsaved}
         self._tasks.create_task(self._tell_shown(params))
+
+    def _take_card(self, told: Mapping[str, Any]) -> None:
+        """Take what a message says of a request to the person: it is made, or is over."""
+        if asked := told.get("asks"):
+            self._screen.indicator.asks(asked)
+        if closed := told.get("closes"):
+            self._screen.indicator.closed(closed)
 
     async def _tell_shown(self, params: Mapping[str, Any]) -> None:
         with contextlib.suppress(GatewayRefused):

@@ -49,6 +49,8 @@ class Indicator:
         self._work: _Work | None = None
         self._unanswered: set[str] = set()
         """What was sent and has no outcome yet, by the names that the chat gives it."""
+        self._asks: set[str] = set()
+        """The requests that wait for the person's answer."""
         self._ahead = 0
         self._lag = 0.0
         """How many seconds this machine's clock is ahead of the gateway's."""
@@ -78,6 +80,14 @@ class Indicator:
         if not self._unanswered and self._work and not self._work.is_live:
             self._work = None
 
+    def asks(self, request: str) -> None:
+        """Show, until it is closed, that the agent waits for the person."""
+        self._asks.add(request)
+
+    def closed(self, request: str) -> None:
+        """Take that a request is answered, or is over."""
+        self._asks.discard(request)
+
     def opened(self, *, is_running: bool) -> None:
         """Take whether the session works, after a time in which nothing was heard of it."""
         if not is_running and self._work and self._work.is_live:
@@ -98,6 +108,7 @@ class Indicator:
 
     def ended(self) -> None:
         """Take that the turn is over; what has no outcome yet is waited for."""
+        self._asks.clear()
         self._work = _Work(self._clock()) if self._unanswered else None
 
     def lines(self, columns: int) -> list[str]:
@@ -119,7 +130,7 @@ class Indicator:
     def _last_line(self, work: _Work, elapsed: float, room: int) -> str:
         """Return how long it takes and what stops it, with as much else as there is room for."""
         spinner = SPINNER[int(elapsed / SPIN_S) % len(SPINNER)]
-        words = [f"{spinner} {duration(elapsed)}"]
+        words = ["waits for your answer" if self._asks else f"{spinner} {duration(elapsed)}"]
         if work.messages > 1:
             words.append(f"answers {work.messages} messages")
         tokens = [f"{work.tokens:,} tokens"] if work.tokens else []

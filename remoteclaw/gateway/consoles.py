@@ -185,6 +185,8 @@ def _told(reply: Reply) -> dict[str, Any]:
         "origin": reply.origin,
         "status": reply.status,
         "usage": reply.usage,
+        "asks": reply.card.id if reply.card and reply.card.choices else None,
+        "closes": reply.card.id if reply.card and not reply.card.choices else None,
         "attachments": [_file(file) for file in reply.attachments],
     }
 

@@ -317,6 +317,22 @@ def test_a_narrow_terminal_has_room_for_what_stops_a_turn(terminal: Terminal) ->
     ]
 
 
+def test_a_turn_waits_for_the_person_until_the_last_request_is_closed(terminal: Terminal) -> None:
+    terminal.live("")
+    indicator, waits = terminal.screen.indicator, ["waits for your answer · Esc or Ctrl-C stops"]
+    indicator.asks("a")
+    indicator.asks("b")
+    indicator.closed("a")
+    assert terminal.above == waits
+
+    indicator.closed("b")
+    assert terminal.above != waits
+    indicator.asks("c")
+    indicator.ended()
+    terminal.live("")
+    assert terminal.above != waits
+
+
 def test_a_turn_that_began_elsewhere_counts_from_its_start(terminal: Terminal) -> None:
     """By the gateway's clock: this machine's is half an hour ahead."""
     gateway_ms = (terminal.now - 1800) * 1000

@@ -237,4 +237,10 @@ MUTANTS = (
         after="if run.error is None:",
         test="test_a_server_that_is_missing_is_said_where_one_can_act_and_once",
     ),
+    Mutant(
+        "nobody to ask, after a person has denied it",
+        before="self.people_decide.add(event.tool_name)",
+        after="",
+        test="test_a_person_answers_in_the_chat",
+    ),
 )

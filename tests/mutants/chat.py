@@ -201,4 +201,16 @@ MUTANTS = (
         after="pass",
         test="test_who_leaves_before_it_is_sent_reads_why_it_takes_time",
     ),
+    Mutant(
+        "a person who is not told that they are waited for",
+        before="self._screen.indicator.asks(asked)",
+        after="pass",
+        test="test_a_person_answers_in_the_chat",
+    ),
+    Mutant(
+        "a person who has answered and is waited for still",
+        before="self._asks.discard(request)",
+        after="pass",
+        test="test_a_turn_waits_for_the_person_until_the_last_request_is_closed",
+    ),
 )

@@ -1,0 +1,50 @@
+"""What an agent asks a person for, in the chat of a terminal."""
+
+from pathlib import Path
+
+import pytest
+import tomlkit
+
+from remoteclaw.config.home import Home
+from tests.support.asks import BODY
+from tests.support.bridges import acp_script
+from tests.support.terminal import REMOTECLAW, Terminal, env
+
+WAITS = "waits for your answer"
+
+
+@pytest.mark.parametrize(
+    ("columns", "colour"), [(80, {}), (40, {"NO_COLOR": "1"})], ids=["colour", "plain"]
+)
+def test_a_person_answers_in_the_chat(
+    home: Home, directory: Path, columns: int, colour: dict[str, str]
+) -> None:
+    agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
+    home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}}))
+    environment = env(home, **colour)
+    del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
+    with Terminal.running(REMOTECLAW, "up", env=environment, columns=columns) as screen:
+        screen.see("›")
+        screen.type("touch x\r")
+        screen.see_words("asks to use touch x")
+        screen.see("1 Allow once · 2 Allow for this")
+        screen.see(WAITS)
+        screen.type("1\r")
+        screen.see_words("Allowed once by")
+        screen.see("touch x yes")
+        screen.see_gone(WAITS)
+
+        screen.type("touch y\r")
+        screen.see_words("asks to use touch y")
+        screen.see(WAITS)
+        screen.type("/deny not now\r")
+        screen.see_words("“not now”")
+        screen.see("touch y no")
+
+        screen.type("touch z\r")
+        screen.see_words("asks to use touch z")
+        screen.see(WAITS)
+        screen.type("/stop\r")
+        screen.see_gone(WAITS)
+        screen.see_words("It was stopped.")
+        assert "no person can give" not in " ".join(screen.shown().split())
