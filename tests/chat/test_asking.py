@@ -26,7 +26,7 @@ def test_a_person_answers_in_the_chat(
     with Terminal.running(REMOTECLAW, "up", env=environment, columns=columns) as screen:
         screen.see("›")
         screen.type("touch x\r")
-        screen.see_words("asks to use touch x")
+        screen.see("─\ntouch x\n─")
         screen.see("1 Allow once · 2 Allow for this")
         screen.see(WAITS)
         screen.type("1\r")
@@ -35,14 +35,14 @@ def test_a_person_answers_in_the_chat(
         screen.see_gone(WAITS)
 
         screen.type("touch y\r")
-        screen.see_words("asks to use touch y")
+        screen.see("─\ntouch y\n─")
         screen.see(WAITS)
         screen.type("/deny not now\r")
         screen.see_words("“not now”")
         screen.see("touch y no")
 
         screen.type("touch z\r")
-        screen.see_words("asks to use touch z")
+        screen.see("─\ntouch z\n─")
         screen.see(WAITS)
         screen.type("/stop\r")
         screen.see_gone(WAITS)

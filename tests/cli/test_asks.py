@@ -26,7 +26,7 @@ async def test_the_operator_sees_what_waits_and_allows_it(agent: Stack) -> None:
     heads, row = run(agent, "asks", "list").stdout.splitlines()
     assert heads.split() == "REQUEST STATE AGE UNTIL SESSION AGENT TOOL WHAT".split()
     assert row.startswith(f"{request.id}  open ")
-    assert row.endswith("  main   touch x  touch x")
+    assert row.endswith("  main   a tool  touch x")
     shown = run(agent, "asks", "show", request.id).stdout
     assert "for      test:alice\n" in shown
     assert shown.endswith("\n\ntouch x\n")
