@@ -13,6 +13,7 @@ from remoteclaw.messages import person
 
 __all__ = [
     "GONE",
+    "TAKEN_BACK",
     "VERDICTS",
     "allow",
     "answer_as_operator",
@@ -44,6 +45,7 @@ ENDED: dict[State, str] = {
     "expired": "That answer comes too late: ask the agent again.",
 }
 NOT_YOURS = "You may not answer that: `[approvals] who` in the configuration says who does."
+TAKEN_BACK = "What was allowed for this conversation is asked for again."
 GONE = "There is no such request any more."
 BEFORE = "It was answered before:"
 
@@ -112,10 +114,22 @@ async def answer_as_operator(
 
 
 async def allow(asked: Asked) -> Answer:
-    """Allow what an agent asks for: once, or with `always` for the conversation."""
+    """Allow what an agent asks for: once, or with `always` for the conversation.
+
+    With `none`, what was allowed for it is asked for again.
+    """
+    if asked.rest.lower() == "none":
+        return await _take_back(asked)
     id_, rest = _split(asked.rest)
     verdict: Verdict = "conversation" if rest.lower() == "always" else "once"
     return await _answer(asked, id_, verdict)
+
+
+async def _take_back(asked: Asked) -> Answer:
+    if not asked.is_owner:
+        return Answer("That is for owners of this installation.")
+    count = await asked.fleet.asks.forget_rules(asked.session.sid)
+    return Answer(TAKEN_BACK if count else "Nothing is allowed for this conversation.")
 
 
 async def deny(asked: Asked) -> Answer:

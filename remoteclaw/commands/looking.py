@@ -8,11 +8,14 @@ from remoteclaw.config.model import QueueOverride
 from remoteclaw.config.model.queue import QueueMode
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet.usage import Usage
+from remoteclaw.host.terminal import one_line
 
 __all__ = ["queue", "sessions", "status", "usage", "whoami"]
 
 #: How many sessions are listed.
 MOST_SESSIONS = 10
+#: How much of what an agent asks for is shown, in characters.
+MOST_SHOWN = 80
 
 MODES = {
     "collect": "what waits is answered together, in one turn",
@@ -36,6 +39,7 @@ async def status(asked: Asked) -> Answer:
     else:
         works_in += f", the project {view.project}" if view and view.project else ""
     lines += [f"- works in: {works_in}", f"- permissions: {agent.permissions}"]
+    lines += await _asks(asked)
     if view is None or not view.waiting:
         return Answer("\n".join(["Idle.", "", *lines]))
     running = f"Running for {_since(view.busy_since_ms)}" if view.turn else "Waiting for a worker"
@@ -48,6 +52,24 @@ async def status(asked: Asked) -> Answer:
             f"; {_count(waiting, 'message')} more wait" if waiting > 1 else "; one more waits"
         )
     return Answer("\n".join([f"{running}.", "", *lines]))
+
+
+async def _asks(asked: Asked) -> list[str]:
+    """Return what waits for an answer, and what people have allowed for the conversation."""
+    asks, sid = asked.fleet.asks, asked.session.sid
+    lines = [
+        f"- waits for an answer: {one.id}, {_done(one.tool, one.what)}"
+        for one in await asks.of_session(sid)
+    ]
+    return lines + [
+        f"- allowed by {one_line(rule['name'])}: {_done(rule['tool'], rule['what'])}"
+        for rule in await asks.rules(sid)
+    ]
+
+
+def _done(tool: str, what: str) -> str:
+    """Return what would be done, on one line."""
+    return f"{tool} `{one_line(what, most=MOST_SHOWN).replace('`', chr(39))}`"
 
 
 async def queue(asked: Asked) -> Answer:

@@ -47,9 +47,9 @@ COMMANDS: Mapping[str, CommandSpec] = {
         ),
         CommandSpec(
             "allow",
-            "Allow what the agent asks for; `always` for this conversation.",
+            "Allow what the agent asks for; `always` in this conversation; `none` takes that back.",
             answering.allow,
-            "[ID] [always]",
+            "[ID] [always|none]",
         ),
         CommandSpec("deny", "Deny what the agent asks for.", answering.deny, "[ID] [WHY]"),
         CommandSpec("model", "Show the model, or choose another one.", choosing.model, "[NAME]"),

@@ -81,4 +81,22 @@ MUTANTS = (
         after="return True, told",
         test="test_the_command_fails_if_its_answer_does_not_count",
     ),
+    Mutant(
+        "what was allowed, and nobody can take back",
+        before="count = await asked.fleet.asks.forget_rules(asked.session.sid)",
+        after="count = 1",
+        test="test_a_person_answers_in_the_chat",
+    ),
+    Mutant(
+        "what is allowed, and nobody sees",
+        before="for rule in await asks.rules(sid)",
+        after="for rule in ()",
+        test="test_a_person_answers_in_the_chat",
+    ),
+    Mutant(
+        "what an owner has allowed, taken back by anybody",
+        before='if not asked.is_owner: return Answer("That is for owners of this installation.")',
+        after="",
+        test="test_only_owners_take_back_what_is_allowed",
+    ),
 )

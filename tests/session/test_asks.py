@@ -11,7 +11,14 @@ import pytest
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.commands import Asked
-from remoteclaw.commands.answering import ENDED, NOT_YOURS, answer_request, by_number
+from remoteclaw.commands.answering import (
+    ENDED,
+    NOT_YOURS,
+    TAKEN_BACK,
+    allow,
+    answer_request,
+    by_number,
+)
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
@@ -598,3 +605,25 @@ async def test_a_lost_lease_neither_asks_nor_takes(stack: Stack) -> None:
     assert not await other.lapse(is_needed=False)
     await other.retract(request.id, "")
     assert (await stack.fleet.asks.waiting())[0].state == "open"
+
+
+@pytest.mark.parametrize("is_owner", [True, False])
+async def test_only_owners_take_back_what_is_allowed(stack: Stack, is_owner: bool) -> None:
+    accepted = await stack.append("hello")
+    sid = accepted.session.sid
+    rule = orjson.dumps({"tool": "Bash", "what": "touch x", "name": "alice", "at_ms": 1})
+    await stack.fleet.scripts.client.hset(keys.rules(sid), "rule", rule)
+    asked = Asked(
+        id="1",
+        rest="none",
+        session=accepted.session,
+        sender=OWNER if is_owner else GUEST,
+        is_owner=is_owner,
+        fleet=stack.fleet,
+        config=load_config(stack.home.config_file, {}),
+        home=stack.home,
+    )
+    told = (await allow(asked)).text
+
+    assert (told == TAKEN_BACK) is is_owner
+    assert (await stack.fleet.asks.rules(sid) == []) is is_owner
