@@ -243,4 +243,34 @@ MUTANTS = (
         after="",
         test="test_a_person_answers_in_the_chat",
     ),
+    Mutant(
+        "a card before what was said",
+        before='if ruling.verdict == "ask" and self._callbacks.on_permission:',
+        after="if False:",
+        test="test_what_the_agent_has_said_stands_before_the_card",
+    ),
+    Mutant(
+        "a command that hides directions",
+        before='text = _HIDDEN.sub(lambda match: f"\\\\u{ord(match[0]):04x}", _text(event))',
+        after="text = _text(event)",
+        test="test_what_is_shown_is_what_would_be_done",
+    ),
+    Mutant(
+        "a command that hides where it runs",
+        before="return intent.command + elsewhere + also",
+        after="return intent.command + also",
+        test="test_what_is_shown_is_what_would_be_done",
+    ),
+    Mutant(
+        "arguments that nobody sees",
+        before='given.keys() <= {"command"}',
+        after="True",
+        test="test_no_argument_of_a_tool_is_hidden",
+    ),
+    Mutant(
+        "the end of a long command that nobody sees",
+        before="text[: max(MOST_READ, 2 * most)]",
+        after="text[:MOST_READ]",
+        test="test_a_long_command_shows_both_ends_and_how_much_is_between",
+    ),
 )

@@ -231,4 +231,11 @@ MUTANTS = (
         after="match=keys.ASKS",
         test="test_a_request_that_is_closed_is_found_with_who_has_answered",
     ),
+    Mutant(
+        "a session that its own hint drives out",
+        before='if words and not words.decode().endswith(f"/{self.sid[:8]}"):',
+        after="if words:",
+        test="test_a_turn_waits_for_the_answer",
+        within="_has_hints_of_others",
+    ),
 )

@@ -627,3 +627,74 @@ async def test_only_owners_take_back_what_is_allowed(stack: Stack, is_owner: boo
 
     assert (told == TAKEN_BACK) is is_owner
     assert (await stack.fleet.asks.rules(sid) == []) is is_owner
+
+
+async def test_a_stop_counts_before_what_is_clicked_then(agent: Stack) -> None:
+    accepted = await agent.append("touch x")
+    task = drain(agent, accepted)
+    request = await open_request(agent)
+    await sooner(agent, request)
+    await task
+
+    await agent.fleet.sessions.stop(accepted.session.sid)
+
+    assert await answered(agent, request, "once") == ENDED["void"]
+    assert "It was stopped." in [text async for text in shown(agent)][-1]
+
+
+async def test_clicks_at_once_from_two_places_come_to_one_result(agent: Stack) -> None:
+    accepted = await agent.append("touch x")
+    task = drain(agent, accepted)
+    request = await open_request(agent)
+    told = await asyncio.gather(
+        answered(agent, request, "once"),
+        answered(agent, request, "deny"),
+        answered(agent, request, "conversation"),
+    )
+    await task
+
+    before = [words for words in told if words.startswith("It was answered before: ")]
+    (first,) = set(told) - set(before)
+    assert set(before) == {f"It was answered before: {first}"}
+    option = "no" if first.startswith("Denied") else "yes"
+    assert f"touch x {option}" in said(await agent.outcome(accepted))
+
+
+async def test_a_click_while_redis_starts_again_is_heard(agent: Stack) -> None:
+    accepted = await agent.append("touch x")
+    task = drain(agent, accepted)
+    request = await open_request(agent)
+    await asyncio.to_thread(agent.redis.kill)
+    await asyncio.to_thread(agent.redis.start)
+
+    assert (await answered(agent, request, "once")).startswith("Allowed once")
+    await task
+
+    assert "touch x yes" in said(await agent.outcome(accepted))
+    assert len(await cards(agent)) == 1
+
+
+async def test_a_ninth_session_is_answered_while_eight_wait_for_a_person(
+    agent: Stack, directory: Path
+) -> None:
+    for _ in range(2):
+        await agent.start_worker()
+    waiting = [await agent.append(f"touch {n}", channel_id=f"chat-{n}") for n in range(8)]
+
+    async def all_have_asked() -> bool:
+        return len(await agent.fleet.asks.waiting()) == 8
+
+    await eventually(all_have_asked)
+    ninth = await agent.append("/new", channel_id="chat-9")
+    assert (await agent.outcome(ninth)).status == "done"
+
+    states = sorted(request.state for request in await agent.fleet.asks.waiting())
+    assert (len(states), states.count("open") <= 2) == (8, True)
+    for request in await agent.fleet.asks.waiting():
+        await answered(agent, request, "once")
+    for accepted in waiting:
+
+        async def is_done(each: Accepted = accepted) -> bool:
+            return "yes" in said(await newest(agent, each))
+
+        await eventually(is_done)
