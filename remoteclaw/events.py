@@ -19,6 +19,7 @@ __all__ = [
     "PermissionWithdrawnEvent",
     "PlanEvent",
     "PlanStep",
+    "Question",
     "SteeredEvent",
     "TextEvent",
     "TextResetEvent",
@@ -163,8 +164,21 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """A question of the agent's own to a person."""
+
+    text: str
+    header: str = ""
+    """What it is about, in a word or two."""
+    choices: tuple[tuple[str, str], ...] = ()
+    """The answers that it proposes, each with what it means."""
+    is_multiple: bool = False
+    """Whether several can be chosen."""
+
+
+@dataclass(frozen=True, slots=True)
 class PermissionEvent:
-    """The agent waits for the decision whether it may use a tool."""
+    """The agent waits for the decision whether it may use a tool, or for answers."""
 
     id: str
     """The name under which it is answered (`AgentProcess.answer`)."""
@@ -179,6 +193,8 @@ class PermissionEvent:
     """What would be done, as people are shown it; the bridge says so."""
     where: str = ""
     """The agent's workspace; the bridge says so."""
+    questions: tuple[Question, ...] = ()
+    """What it asks a person itself: no permission, but answers are wanted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from remoteclaw.bridge.prompt import build_system_prompt
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of_agent
 from remoteclaw.bridge.side_effects import SideEffectsReader, repeats_of, side_effects_of
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
-from remoteclaw.bridge.wanted import wanted
+from remoteclaw.bridge.wanted import as_shown
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, Overdue, RemoteClawError
@@ -376,7 +376,7 @@ class ChannelBridge:
             pace=pace,
             abort=run.abort,
             callbacks=run.callbacks,
-            wanted=lambda event: wanted(event, run.scrubber),
+            as_shown=lambda event: as_shown(event, run.scrubber),
             show=run.delivery.show,
             discard=self._agents.discard,
             files=self._agents.files_dir,

@@ -34,6 +34,10 @@ NOBODY_TO_ASK = (
     "This needs a permission, and no person can be asked for it here. "
     "Say so in your answer, and go on without it."
 )
+NOBODY_TO_ANSWER = (
+    "No person can be asked a question here. Go on with what is most sensible, and say in your "
+    "answer what you have assumed."
+)
 NOT_ALLOWED = "This agent is not allowed to use tools that need a permission."
 
 log = logging.getLogger(__name__)
@@ -57,13 +61,13 @@ class Conduct:
         pace: Pace,
         abort: asyncio.Event,
         callbacks: BridgeCallbacks,
-        wanted: Callable[[PermissionEvent], str],
+        as_shown: Callable[[PermissionEvent], PermissionEvent],
         show: Callable[[str], None],
         discard: Callable[[], Awaitable[None]],
         files: Path,
         turn: Turn,
     ) -> None:
-        """`callbacks` ask a person, if one can be asked, who is shown what is `wanted`.
+        """`callbacks` ask a person, if one can be asked, who is shown it `as_shown`.
 
         `show` shows words beside the answer, and `discard` ends the agent. In `files` is what
         people send, where it may read.
@@ -74,7 +78,7 @@ class Conduct:
         self._pace = pace
         self._abort = abort
         self._callbacks = callbacks
-        self._wanted = wanted
+        self._as_shown = as_shown
         self._show = show
         self._discard = discard
         self._files = files
@@ -168,7 +172,9 @@ class Conduct:
         if self._callbacks.on_permission:
             self.people_decide.add(event.tool_name)
             event = replace(event, where=self._spec.workspace)
-            return await self._callbacks.on_permission(replace(event, shown=self._wanted(event)))
+            return await self._callbacks.on_permission(self._as_shown(event))
+        if event.questions:
+            return Decision("deny", NOBODY_TO_ANSWER)
         self.remedies[ruling.remedy] = None
         return Decision("deny", f"{NOBODY_TO_ASK} {remedies_of(self._agent_name, [ruling.remedy])}")
 

@@ -3,14 +3,15 @@
 import difflib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from remoteclaw.bridge.scrubber import Scrubber
-from remoteclaw.events import PermissionEvent
+from remoteclaw.events import PermissionEvent, Question
 
-__all__ = ["wanted"]
+__all__ = ["as_shown", "wanted"]
 
 #: How much is shown, in characters: the middle of what is longer is left out.
 MOST = 3000
@@ -25,10 +26,35 @@ _DIFFS = ("old_string", "new_string")
 _OF_EDIT = {"file_path", "replace_all", *_DIFFS}
 
 
+def as_shown(event: PermissionEvent, scrubber: Scrubber) -> PermissionEvent:
+    """Return a request with what people are shown of it: what is wanted, or its questions."""
+    if not event.questions:
+        return replace(event, shown=wanted(event, scrubber))
+
+    def line(text: str) -> str:
+        return " ".join(_visible(text[: MOST // 10], scrubber).split())
+
+    questions = (
+        Question(
+            text=_visible(asked.text, scrubber),
+            header=line(asked.header),
+            choices=tuple((line(label), line(meaning)) for label, meaning in asked.choices),
+            is_multiple=asked.is_multiple,
+        )
+        for asked in event.questions
+    )
+    return replace(event, questions=tuple(questions))
+
+
 def wanted(event: PermissionEvent, scrubber: Scrubber) -> str:
     """Return what a tool would do: a command, a change as a diff, or the tool's arguments."""
+    return _visible(_text(event), scrubber)
+
+
+def _visible(text: str, scrubber: Scrubber) -> str:
+    """Return a text as people are shown it."""
     # In this order: the scrubber drops what is hidden.
-    text = _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", _text(event))
+    text = _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     if len(text) <= MOST:
         return scrubber.text(text, MOST)
     half = MOST // 2

@@ -12,8 +12,8 @@ from remoteclaw.channels.transcript import NotUnderstood, is_recording, transcri
 from remoteclaw.commands.answering import (
     GONE,
     NOT_YOURS,
-    VERDICTS,
     answer_request,
+    chosen,
     is_refusal,
     is_shown,
 )
@@ -169,9 +169,12 @@ class Arrival:
         """Answer a request by what was chosen on its card, and return what is told of that."""
         door, incoming = self.door, self.incoming
         request = await door.fleet.asks.find(choice.request)
-        verdict = next((one for one in VERDICTS if one == choice.verdict), None)
-        if request is None or verdict is None:
+        if request is None:
             return GONE
+        meant = chosen(request, choice.verdict, words=choice.words)
+        if meant is None:
+            return GONE
+        verdict, words = meant
         of = request.session
         if (of.provider, of.account, of.channel_id) != (door.provider, door.account, incoming.chat):
             return ELSEWHERE
@@ -183,7 +186,7 @@ class Arrival:
             by=person(door.provider, incoming.sender),
             name=one_line(incoming.sender_name or incoming.sender, most=60),
             is_owner=access.is_owner(incoming),
-            words=choice.words,
+            words=words,
         )
 
     async def _tell_chosen(self, told: str) -> None:
@@ -271,6 +274,7 @@ class Arrival:
             sender=self.incoming.sender,
             sender_name=one_line(self.incoming.sender_name or "", most=60),
             is_owner=access.is_owner(self.incoming),
+            reply_to=self.incoming.reply_to or "",
             is_group=self.incoming.is_group,
             fleet=self.door.fleet,
             config=access.config,

@@ -23,5 +23,6 @@ def in_words(reply: Reply) -> Reply:
     if not card.choices:
         return replace(reply, text=reply.text.rpartition("\n\n")[2])
     numbered = " · ".join(f"{number} {label}" for number, (_, label) in enumerate(card.choices, 1))
-    words = f"{numbered}: answer with the number, or `/deny {card.id} WHY`."
+    or_why = f", or `/deny {card.id} WHY`" if "once" in dict(card.choices) else ""
+    words = f"{numbered}: answer with the number{or_why}."
     return replace(reply, text=f"{reply.text}\n\n{words}")

@@ -114,11 +114,16 @@ async def show_ask(fleet: "Fleet", request: str, as_json: bool) -> None:
 
 @asks.command("answer")
 @click.argument("request")
-@click.argument("verdict", type=click.Choice(["once", "conversation", "deny"]))
+@click.argument("verdict", type=click.Choice(["once", "conversation", "deny", "words"]))
 @click.option("--reason", default="", help="Why it is denied; claude tells its model.")
+@click.option("--words", default="", help="The answer to a question of the agent's.")
 @with_fleet
-async def answer_ask(fleet: "Fleet", request: str, verdict: "Verdict", reason: str) -> int:
+async def answer_ask(
+    fleet: "Fleet", request: str, verdict: "Verdict", reason: str, words: str
+) -> int:
     """Allow what is asked for, once or for the conversation, or deny it.
+
+    A question is answered with `words` and --words TEXT.
 
     The first answer counts.
     """
@@ -126,7 +131,9 @@ async def answer_ask(fleet: "Fleet", request: str, verdict: "Verdict", reason: s
 
     if reason and verdict != "deny":
         raise click.UsageError("--reason is for deny.")
-    counts, told = await answer_as_operator(fleet, load()[1], request, verdict, reason)
+    if bool(words) != (verdict == "words"):
+        raise click.UsageError("--words is for `words`, which needs it.")
+    counts, told = await answer_as_operator(fleet, load()[1], request, verdict, words or reason)
     if counts:
         echo(told)
         return 0

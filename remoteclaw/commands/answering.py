@@ -9,29 +9,32 @@ from remoteclaw.config.approvals import OPERATOR, may_answer
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.asks import Answered, Request, State, Verdict
+from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import person
 
 __all__ = [
     "GONE",
     "TAKEN_BACK",
-    "VERDICTS",
     "allow",
     "answer_as_operator",
     "answer_request",
-    "by_number",
+    "chosen",
     "deny",
+    "in_passing",
+    "in_words",
     "is_refusal",
     "is_shown",
 ]
 
-#: What a number in a plain chat means, in the order of the card's choices.
-VERDICTS: tuple[Verdict, ...] = ("once", "conversation", "deny")
+#: The numbers of choices, as a message.
+_NUMBERS = re.compile(r"[1-9](?:[\s,]+[1-9])*")
 DONE = {
     "once": "Allowed once by {name} at {at}.",
     "conversation": "Allowed for this conversation by {name} at {at}.",
     "deny": "Denied by {name} at {at}.{why}",
-    "words": "Answered by {name} at {at}: {why}",
+    "words": "Answered by {name} at {at}:{why}",
 }
+LEFT_OPEN = "Not answered, says {name} at {at}.{why}"
 #: What the agent is told whose turn was over when the answer came.
 GO_ON = (
     "The request {id} is answered: {name} has allowed what you asked for.\n\n{tool}: {what}\n\n"
@@ -39,7 +42,14 @@ GO_ON = (
 )
 WOKEN = " The agent is told to go on."
 #: How answers begin that the message which showed the request says as well.
-SAID_HERE = ("Allowed", "Denied", "Answered")
+SAID_HERE = ("Allowed", "Denied", "Answered", "Not answered")
+#: The same for a question.
+GO_ON_WITH = (
+    "The question {id} is answered by {name}.\n\n{before}{what}\n→ {words}\n\n"
+    "Go on with that; ask again only what is still open."
+)
+IS_QUESTION = "That is a question: answer it with a number, or with `/answer {id} TEXT`."
+IS_PERMISSION = "That asks for a permission: answer with `/allow {id}` or `/deny {id}`."
 ENDED: dict[State, str] = {
     "void": "Nothing waits for that answer any more: the turn is over, or it was stopped.",
     "expired": "That answer comes too late: ask the agent again.",
@@ -67,24 +77,33 @@ async def answer_request(
     """
     if not may_answer(config, by, request.people, is_owner=is_owner):
         return NOT_YOURS
+    if request.is_question and (
+        verdict in ("once", "conversation") or not (words or verdict == "deny")
+    ):
+        return IS_QUESTION.format(id=request.id)
+    if verdict == "words" and not request.is_question:
+        return IS_PERMISSION.format(id=request.id)
     answered = Answered(verdict=verdict, by=by, name=name, at_ms=now_ms(), words=words)
-    going_on = GO_ON.format(id=request.id, name=name, tool=request.tool, what=request.what)
+    about = {"id": request.id, "name": name, "what": request.what, "words": words}
+    go_on = GO_ON_WITH if request.is_question else GO_ON
+    going_on = go_on.format(**about, tool=request.tool, before=request.before)
     is_done, state, answer = await fleet.asks.answer(
-        request, answered, words=_words(answered), going_on=going_on
+        request, answered, words=_words(request, answered), going_on=going_on
     )
     if answer is None or state == "void":
         return ENDED.get(state, GONE)
-    told = _words(answer)
+    told = _words(request, answer)
     if not is_done:
         return f"{BEFORE} {told}"
-    if state == "granted":
+    if state in ("granted", "used"):
         return f"{told}{WOKEN}"
     return told
 
 
 def is_refusal(told: str) -> bool:
     """Whether an answer didn't count, by what `answer_request()` has returned for it."""
-    return told in (NOT_YOURS, GONE, *ENDED.values()) or told.startswith(BEFORE)
+    begins = (BEFORE, IS_QUESTION.partition("{")[0], IS_PERMISSION.partition("{")[0])
+    return told in (NOT_YOURS, GONE, *ENDED.values()) or told.startswith(begins)
 
 
 def is_shown(told: str) -> bool:
@@ -113,6 +132,25 @@ async def answer_as_operator(
     return not is_refusal(told), told
 
 
+def chosen(request: Request, *keys: str, words: str = "") -> tuple[Verdict, str] | None:
+    """Return the verdict and the words that choices of a card stand for, by their keys.
+
+    `words` are a reason, or an answer of one's own under the key `words`. None if it has no such
+    choice, or does not take several.
+    """
+    if keys == ("words",):
+        return "words", words
+    labels = dict(request.offered)
+    if not labels.keys() >= set(keys):
+        return None
+    match keys:
+        case ("once" | "conversation" | "deny" as verdict,):
+            return verdict, words
+    if len(keys) > 1 and not (request.is_multiple and all(map(str.isdigit, keys))):
+        return None
+    return "words", ", ".join(labels[key] for key in dict.fromkeys(keys))
+
+
 async def allow(asked: Asked) -> Answer:
     """Allow what an agent asks for: once, or with `always` for the conversation.
 
@@ -138,36 +176,70 @@ async def deny(asked: Asked) -> Answer:
     return await _answer(asked, id_, "deny", rest)
 
 
-async def by_number(number: str, asked: Asked) -> Answer | None:
-    """Answer the one request of a conversation by the number of a choice; None if none waits."""
-    waiting = await asked.fleet.asks.of_session(asked.session.sid)
-    if len(waiting) != 1:
+async def in_words(asked: Asked) -> Answer:
+    """Answer a question: with words, or with numbers of its choices."""
+    id_, rest = _split(asked.rest)
+    if id_ and not await asked.fleet.asks.find(id_):
+        id_, rest = "", asked.rest
+    request = await _request(asked, id_)
+    if isinstance(request, Answer):
+        return request
+    verdict, words = _numbered(request, rest) or ("words", rest)
+    return await _tell(asked, request, verdict, words)
+
+
+async def in_passing(text: str, asked: Asked) -> Answer | None:
+    """Take a message as an answer: a reply to a question, or the number of a choice.
+
+    None if it is none. A number counts where one request of the conversation waits alone.
+    """
+    is_number = _NUMBERS.fullmatch(text)
+    if not text or not (is_number or asked.reply_to):
         return None
-    return await _answer(asked, waiting[0].id, VERDICTS[int(number) - 1])
+    waiting = await asked.fleet.asks.of_session(asked.session.sid)
+    for request in waiting:
+        if request.is_question and request.shown and request.shown == asked.reply_to:
+            return await _tell(asked, request, *(_numbered(request, text) or ("words", text)))
+    if is_number and len(waiting) == 1 and (meant := _numbered(waiting[0], text)):
+        return await _tell(asked, waiting[0], *meant)
+    return None
+
+
+def _numbered(request: Request, text: str) -> tuple[Verdict, str] | None:
+    """Return what numbers of choices stand for; None if the text is something else."""
+    if not _NUMBERS.fullmatch(text):
+        return None
+    keys = dict(enumerate((key for key, _ in request.offered), 1))
+    return chosen(request, *(keys.get(int(number), "") for number in re.findall("[1-9]", text)))
 
 
 async def _answer(asked: Asked, id_: str, verdict: Verdict, words: str = "") -> Answer:
-    """Answer a request by its id, or the one of this conversation that waits."""
+    request = await _request(asked, id_)
+    if isinstance(request, Answer):
+        return request
+    return await _tell(asked, request, verdict, words)
+
+
+async def _request(asked: Asked, id_: str) -> Request | Answer:
+    """Return a request by its id, or the one that waits here; an answer if there is none."""
     asks = asked.fleet.asks
-    if not id_:
-        waiting = await asks.of_session(asked.session.sid)
-        if len(waiting) != 1:
-            there = ", ".join(f"`{one.id}`" for one in waiting)
-            return Answer(f"Say which: {there}." if there else "Nothing waits for an answer here.")
-        request: Request | None = waiting[0]
-    else:
-        request = await asks.find(id_)
-    if request is None:
-        return Answer(GONE)
-    by = person(asked.session.provider, asked.sender)
-    name = asked.sender_name or asked.sender
+    if id_:
+        return await asks.find(id_) or Answer(GONE)
+    waiting = await asks.of_session(asked.session.sid)
+    if len(waiting) == 1:
+        return waiting[0]
+    there = ", ".join(f"`{one.id}`" for one in waiting)
+    return Answer(f"Say which: {there}." if there else "Nothing waits for an answer here.")
+
+
+async def _tell(asked: Asked, request: Request, verdict: Verdict, words: str) -> Answer:
     told = await answer_request(
         asked.fleet,
         asked.config,
         request,
         verdict,
-        by=by,
-        name=name,
+        by=person(asked.session.provider, asked.sender),
+        name=asked.sender_name or asked.sender,
         is_owner=asked.is_owner,
         words=words,
     )
@@ -181,8 +253,9 @@ def _split(rest: str) -> tuple[str, str]:
     return (first, more.strip()) if re.fullmatch("[a-z2-9]{8}", first) else ("", rest)
 
 
-def _words(answer: Answered) -> str:
+def _words(request: Request, answer: Answered) -> str:
     name = "the operator" if answer.by == OPERATOR else answer.name
     at = time.strftime("%H:%M", time.localtime(answer.at_ms / 1000))
-    why = f" “{answer.words}”" if answer.words else ""
-    return DONE[answer.verdict].format(name=name, at=at, why=why)
+    why = f" “{one_line(answer.words, most=300)}”" if answer.words else ""
+    is_open = request.is_question and answer.verdict == "deny"
+    return (LEFT_OPEN if is_open else DONE[answer.verdict]).format(name=name, at=at, why=why)

@@ -1,6 +1,5 @@
 """The table of commands: the name of each, who may use it, what it does, and its handler."""
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -52,6 +51,12 @@ COMMANDS: Mapping[str, CommandSpec] = {
             "[ID] [always|none]",
         ),
         CommandSpec("deny", "Deny what the agent asks for.", answering.deny, "[ID] [WHY]"),
+        CommandSpec(
+            "answer",
+            "Answer a question of the agent's, in your own words or with a number.",
+            answering.in_words,
+            "[ID] TEXT",
+        ),
         CommandSpec("model", "Show the model, or choose another one.", choosing.model, "[NAME]"),
         CommandSpec("agent", "List the agents, or talk to another one.", choosing.agent, "[NAME]"),
         CommandSpec(
@@ -143,11 +148,10 @@ async def take(text: str, asked: Callable[[str], Asked], *, has_files: bool) -> 
     """
     if has_files:  # the caption of a file is looked at by the queue, which knows /new there
         return Taken(None, unescaped(text), None)
-    told = None
-    if re.fullmatch("[1-3]", text.strip()):
-        told = await answering.by_number(text.strip(), asked(""))
-    elif command := parse(text):
+    if command := parse(text):
         told = await answer(command, asked(command.rest))
+    else:
+        told = await answering.in_passing(text.strip(), asked(""))
     if told is None:
         return Taken(None, unescaped(text), False)
     return Taken(told, told.forward, told.is_for_cli)

@@ -143,6 +143,8 @@ def decide(event: PermissionEvent, spec: AgentSpec, files: Path) -> Ruling:
     `files` is the directory of what people send, where it may read. The answer depends on nothing
     else, but for the symbolic links that are there: a path counts as the file that it leads to.
     """
+    if event.questions:
+        return Ruling("ask")  # no setting answers in a person's name
     if spec.permissions == "auto":
         return Ruling("allow")
     if spec.permissions == "deny":

@@ -39,6 +39,13 @@ State = Literal[
     "open", "answered", "given", "lapsed", "granted", "used", "denied", "expired", "void", "gone"
 ]
 
+#: The answers to a request for a permission.
+PERMISSION = (
+    ("once", "Allow once"),
+    ("conversation", "Allow for this conversation"),
+    ("deny", "Deny"),
+)
+
 
 def new_id() -> str:
     """Return the id of a request."""
@@ -82,8 +89,16 @@ class Request:
     """On whose behalf, each as CHANNEL:ID."""
     is_question: bool = False
     """Whether words answer it."""
+    choices: Sequence[str] = ()
+    """The answers that a question proposes."""
+    is_multiple: bool = False
+    """Whether several of them can be chosen."""
+    before: str = ""
+    """The questions before it in the same call, with their answers."""
     state: State = "open"
     asked_ms: int = 0
+    shown: str = ""
+    """The platform's id of the message that shows it."""
     until_ms: int = 0
     """Until when it can be answered, or what was granted passes, or the turn waits."""
     answer: Answered | None = None
@@ -100,12 +115,21 @@ class Request:
             asked_ms=int(fields[b"asked_ms"]),
             until_ms=int(fields[b"until_ms"]),
             answer=Answered.decode(answer) if answer else None,
+            shown=fields.get(b"shown", b"").decode(),
         )
 
     def encode(self) -> bytes:
         """Return what is kept of it from the beginning on."""
         told = {name: getattr(self, name) for name in _KEPT}
         return orjson.dumps({**told, "session": str(self.session)})
+
+    @property
+    def offered(self) -> tuple[tuple[str, str], ...]:
+        """The answers that can be chosen, each with its label: plain chats number them."""
+        if not self.is_question:
+            return PERMISSION
+        numbered = ((str(number), label) for number, label in enumerate(self.choices, 1))
+        return (*numbered, ("deny", "No answer"))
 
     @property
     def is_waiting(self) -> bool:
@@ -118,7 +142,10 @@ class Request:
         return self.is_waiting or self.state == "granted"
 
 
-_KEPT = ("turn", "tool", "what", "where", "deliver", "people", "is_question")
+_KEPT = (
+    *("turn", "tool", "what", "where", "deliver", "people"),
+    *("is_question", "choices", "is_multiple", "before"),
+)
 
 
 class Asks:
@@ -294,6 +321,7 @@ class TurnAsks:
                 "digest": digest,
                 "rule": rule,
                 "request": request.encode(),
+                "is_question": request.is_question,
                 "is_again": is_again,
                 "hold_ms": hold_ms,
                 "keep_ms": max(keep_ms, LEAST_KEPT_MS),

@@ -142,6 +142,8 @@ class Decision:
     """For this one call."""
     message: str = ""
     """The words for the agent with a denial."""
+    answers: tuple[str, ...] = ()
+    """What a person has answered to each of its questions, in their order."""
 
 
 @dataclass(frozen=True, slots=True)

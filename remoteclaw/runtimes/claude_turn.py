@@ -17,6 +17,7 @@ from remoteclaw.events import (
     Intent,
     PermissionEvent,
     PermissionWithdrawnEvent,
+    Question,
     SteeredEvent,
     TextEvent,
 )
@@ -25,7 +26,7 @@ from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.claude_failure import Failures
 from remoteclaw.runtimes.claude_progress import Plan, TokensSoFar, usage_of
 from remoteclaw.runtimes.claude_text import AnswerReading
-from remoteclaw.runtimes.wire import Lines, count, mapping, text
+from remoteclaw.runtimes.wire import Lines, count, mapping, mappings, text
 
 __all__ = ["ClaudePeer", "ClaudeTurn", "Conversation"]
 
@@ -35,6 +36,8 @@ __all__ = ["ClaudePeer", "ClaudeTurn", "Conversation"]
 CLOSING = "(End of the message.)"
 #: The ids of claude's conversations. Nothing else goes into Redis and onto command lines as one.
 _SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+#: The tool by which claude asks a person.
+QUESTION = "AskUserQuestion"
 
 #: The answer to a request for a permission outside of a turn.
 _BETWEEN_TURNS = "No permission can be asked for now: go on without it."
@@ -167,7 +170,12 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         self._asked[request_id] = message
         tool = text(request.get("tool_name"))
         asked = mapping(request.get("input"))
-        return [PermissionEvent(request_id, tool, asked, intent=_intent(tool, asked))]
+        questions = _questions(asked) if tool == QUESTION else ()
+        return [
+            PermissionEvent(
+                request_id, tool, asked, intent=_intent(tool, asked), questions=questions
+            )
+        ]
 
     async def answer(self, permission_id: str, decision: Decision) -> None:
         """Answer a request for a permission; one that claude took back is not answered."""
@@ -181,6 +189,9 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             await self._peer.respond(message, denial)
             return
         asked = mapping(request.get("input"))
+        if decision.answers:
+            texts = (question.text for question in _questions(asked))
+            asked = {**asked, "answers": dict(zip(texts, decision.answers, strict=True))}
         await self._peer.respond(message, {"behavior": "allow", "updatedInput": asked})
 
     # -- what claude says ----------------------------------------------------------------------
@@ -269,6 +280,22 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             aborted=aborted,
         )
         return self._before.followed_by(run) if self._before else run
+
+
+def _questions(asked: Mapping[str, Any]) -> tuple[Question, ...]:
+    """Return what claude asks a person."""
+    return tuple(
+        Question(
+            text=text(each.get("question")),
+            header=text(each.get("header")),
+            choices=tuple(
+                (text(choice.get("label")), text(choice.get("description")))
+                for choice in mappings(each.get("options"))
+            ),
+            is_multiple=bool(each.get("multiSelect")),
+        )
+        for each in mappings(asked.get("questions"))
+    )
 
 
 def _intent(tool: str, asked: Mapping[str, Any]) -> Intent | None:

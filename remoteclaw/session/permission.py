@@ -1,4 +1,4 @@
-"""Permissions: has people asked for what an agent may not do by itself, and waits for their word.
+"""Permissions: has people asked what an agent may not do or decide by itself, and waits for a word.
 
 The request is a record (`fleet.asks`). While the turn waits it holds its worker, for `hold_s` at
 most, and not the last one that other sessions wait for: then the turn ends, and a later answer
@@ -9,14 +9,15 @@ import asyncio
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import orjson
 
 from remoteclaw.config.approvals import can_be_asked
 from remoteclaw.config.model import Config
-from remoteclaw.events import Intent, PermissionEvent
+from remoteclaw.events import Intent, PermissionEvent, Question
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.asks import Answered, Request, TurnAsks, new_id
 from remoteclaw.fleet.lease import Lease
@@ -46,8 +47,11 @@ WAITING = (
     "I wait for an answer to request `{ids}`, and go on when it comes: until then, others have my "
     "worker. `remoteclaw asks show {first}` shows what it is about."
 )
-#: The choices of a card, in their order: plain chats number them.
-CHOICES = {"once": "Allow once", "conversation": "Allow for this conversation", "deny": "Deny"}
+NO_ANSWER = "{name} does not answer this question: {question}{why}"
+EARLIER = "These are answered:\n\n{before}"
+#: How a question is answered, under what it asks.
+HOW = "Reply to this message in your own words, or with `/answer {id} TEXT`."
+SEVERAL = " Several can be chosen: `1, 2`."
 
 
 class Permissions:
@@ -88,8 +92,59 @@ class Permissions:
         tool = _tool(event)
         if self._denied[tool] >= MOST_DENIALS:
             return Decision("deny", DENIED_OFTEN.format(tool=tool, count=MOST_DENIALS))
+        if not event.questions:
+            request = self._request(event, event.shown)
+            digest = _digest(tool, event.input, event.where)
+            told = await self._told(event, request, digest=digest, rule=_rule(event))
+            return told if isinstance(told, Decision) else self._decision(tool, told)
+        answers: list[str] = []
+        before = ""
+        for question in event.questions:  # each is a record: an answer outlives a later one's wait
+            request = self._request(event, _asked(question), question=question, before=before)
+            digest = _digest(tool, asdict(question))
+            told = await self._told(event, request, digest=digest, rule=digest)
+            if isinstance(told, Decision):
+                return told
+            if told.verdict != "words":
+                return self._no_answer(tool, question, told, before)
+            answers.append(told.words)
+            before += f"{question.text}\n→ {told.words}\n\n"
+        return Decision("allow", answers=tuple(answers))
+
+    async def retract(self, event_id: str) -> None:
+        """Close what the agent does not wait for any more."""
+        if name := self._open.get(event_id):
+            await self._asks.retract(name, RETRACTED)
+
+    def _request(
+        self,
+        event: PermissionEvent,
+        what: str,
+        *,
+        question: Question | None = None,
+        before: str = "",
+    ) -> Request:
+        return Request(
+            id=new_id(),
+            session=self._lease.session,
+            turn=self._turn.id,
+            tool=_tool(event),
+            what=what,
+            where=event.where,
+            deliver=self._turn.entries[-1].deliver,
+            people=people_of(self._turn.entries),
+            is_question=question is not None,
+            choices=[label for label, _ in question.choices] if question else (),
+            is_multiple=question is not None and question.is_multiple,
+            before=before,
+        )
+
+    async def _told(
+        self, event: PermissionEvent, request: Request, *, digest: str, rule: str
+    ) -> Answered | Decision:
+        """Ask, and wait for the answer; a decision where nobody has to be waited for."""
         while True:
-            verdict, name = await self._ask(event)
+            verdict, name = await self._ask(request, digest=digest, rule=rule)
             if verdict == "allowed":
                 return Decision("allow")
             if verdict == "full":
@@ -97,34 +152,20 @@ class Permissions:
             self._open[event.id] = name
             try:
                 if answer := await self._answer(name):
-                    return self._decision(tool, answer)
+                    return answer
             finally:
                 self._open.pop(event.id, None)
+            request = replace(request, id=new_id())
 
-    async def retract(self, event_id: str) -> None:
-        """Close what the agent does not wait for any more."""
-        if name := self._open.get(event_id):
-            await self._asks.retract(name, RETRACTED)
-
-    async def _ask(self, event: PermissionEvent) -> tuple[str, str]:
+    async def _ask(self, request: Request, *, digest: str, rule: str) -> tuple[str, str]:
         """Make the record; return what came of it, as `TurnAsks.ask()` does."""
-        request = Request(
-            id=new_id(),
-            session=self._lease.session,
-            turn=self._turn.id,
-            tool=_tool(event),
-            what=event.shown,
-            where=event.where,
-            deliver=self._turn.entries[-1].deliver,
-            people=people_of(self._turn.entries),
-        )
         hold_s = self._config.approvals.hold_s
         is_again = False
         while True:
             told, name = await self._asks.ask(
                 request,
-                digest=_digest(event.tool_name, event.input, event.where),
-                rule=_rule(event),
+                digest=digest,
+                rule=rule,
                 is_again=is_again,
                 hold_ms=hold_s * 1000,
                 keep_ms=self._config.record.keep_ms,
@@ -139,7 +180,7 @@ class Permissions:
         session, message = self._lease.session, self._turn.entries[-1].message
         text = _words(request, is_again=is_again)
 
-        def payload(text: str, choices: Mapping[str, str]) -> bytes:
+        def payload(text: str, choices: Sequence[tuple[str, str]]) -> bytes:
             said = reply_payload(
                 sid=self._lease.sid,
                 turn=self._turn.id,
@@ -149,16 +190,17 @@ class Permissions:
                 thread_id=message.thread_id,
                 text=text,
                 call=f"ask:{request.id}" + ("" if choices else ":closed"),
-                card=Card(request.id, tuple(choices.items())),
+                card=Card(request.id, tuple(choices)),
             )
             return orjson.dumps(said)
 
         stream = keys.reply_stream(session.provider, session.account)
-        return (
-            stream,
-            payload(text, CHOICES),
-            payload(f"{text}\n\n{CLOSING.format(id=request.id)}", {}),
-        )
+        how = ""
+        if request.is_question:
+            several = SEVERAL if request.is_multiple else ""
+            how = f"\n\n{HOW.format(id=request.id)}{several}"
+        closing = payload(f"{text}\n\n{CLOSING.format(id=request.id)}", ())
+        return stream, payload(f"{text}{how}", request.offered), closing
 
     async def _answer(self, name: str) -> Answered | None:
         """Wait for the answer, as long as the turn may wait; None if Redis has lost the request."""
@@ -208,6 +250,14 @@ class Permissions:
         why = f" They say: {answer.words}" if answer.words else ""
         return Decision("deny", DENIED.format(name=answer.name or "A person", why=why))
 
+    def _no_answer(self, tool: str, question: Question, answer: Answered, before: str) -> Decision:
+        self._denied[tool] += 1
+        name = answer.name or "A person"
+        why = f"\n\nThey say: {answer.words}" if answer.words else ""
+        told = NO_ANSWER.format(name=name, question=question.text, why=why)
+        earlier = EARLIER.format(before=before.strip()) if before else ""
+        return Decision("deny", f"{told}\n\n{earlier}".strip())
+
 
 def _words(request: Request, *, is_again: bool) -> str:
     """Return a request as a message shows it: what would be done comes first, as it is."""
@@ -217,10 +267,18 @@ def _words(request: Request, *, is_again: bool) -> str:
     again = (
         "\n\nAn earlier try at this was cut off: it may have been done already." if is_again else ""
     )
-    return (
-        f"**{request.session.agent}** asks to use {request.tool} in `{request.where}`:\n\n"
-        f"{fence}\n{request.what}\n{fence}{again}"
-    )
+    wants = "asks" if request.is_question else f"asks to use {request.tool} in `{request.where}`"
+    return f"**{request.session.agent}** {wants}:\n\n{fence}\n{request.what}\n{fence}{again}"
+
+
+def _asked(question: Question) -> str:
+    """Return a question with its choices, numbered as they are answered."""
+    about = f"{question.header}: " if question.header else ""
+    choices = [
+        f"{number}. {label}" + (f" – {meaning}" if meaning else "")
+        for number, (label, meaning) in enumerate(question.choices, 1)
+    ]
+    return "\n".join([f"{about}{question.text}", *choices])
 
 
 def _tool(event: PermissionEvent) -> str:

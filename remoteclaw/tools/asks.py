@@ -20,10 +20,10 @@ class AskParams(Params):
 
 class AnswerParams(Params):
     id: Id
-    verdict: Literal["once", "conversation", "deny"]
-    """Allow it once, or for the conversation, or deny it."""
+    verdict: Literal["once", "conversation", "deny", "words"]
+    """Allow it once, or for the conversation, or deny it; words answer a question."""
     reason: Annotated[str, Field(max_length=4000)] = ""
-    """Why it is denied."""
+    """Why it is denied, or the answer to a question."""
 
 
 class Answered(Result):
@@ -33,7 +33,7 @@ class Answered(Result):
     name: str
     at_ms: int
     words: str
-    """The reason of a denial."""
+    """The reason of a denial, or the answer to a question."""
 
 
 class Ask(Result):

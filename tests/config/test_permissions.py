@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.config.model import AgentConfig
-from remoteclaw.config.permissions import Rule, decide
-from remoteclaw.events import Intent, PermissionEvent
+from remoteclaw.config.permissions import Rule, Ruling, decide
+from remoteclaw.events import Intent, PermissionEvent, Question
 from remoteclaw.protocols import AgentSpec
 
 
@@ -326,3 +326,11 @@ def test_a_refusal_names_the_permissions_that_allow_it(workspace: Path) -> None:
     assert remedy(None) == 'permissions = "auto"'
     for unreadable in ("x" * 300, "a `b`", "ls *", ""):
         assert remedy(bash(unreadable)) == 'allow = ["Bash(…)"]'
+
+
+@pytest.mark.parametrize("permissions", ["auto", "edits", "ask", "deny"])
+def test_no_setting_answers_a_question(workspace: Path, permissions: str) -> None:
+    spec = AgentSpec("claude", ("claude",), str(workspace), {}, permissions=permissions)
+    event = PermissionEvent("1", "AskUserQuestion", {}, questions=(Question("Which?"),))
+
+    assert decide(event, spec, workspace) == Ruling("ask")

@@ -251,8 +251,8 @@ MUTANTS = (
     ),
     Mutant(
         "a command that hides directions",
-        before='text = _HIDDEN.sub(lambda match: f"\\\\u{ord(match[0]):04x}", _text(event))',
-        after="text = _text(event)",
+        before='text = _HIDDEN.sub(lambda match: f"\\\\u{ord(match[0]):04x}", text)',
+        after="pass",
         test="test_what_is_shown_is_what_would_be_done",
     ),
     Mutant(
@@ -272,5 +272,12 @@ MUTANTS = (
         before="text[: max(MOST_READ, 2 * most)]",
         after="text[:MOST_READ]",
         test="test_a_long_command_shows_both_ends_and_how_much_is_between",
+    ),
+    Mutant(
+        "a question that waits where nobody is",
+        before="if event.questions:",
+        after="if False:",
+        test="test_the_real_claude_is_told_where_nobody_can_be_asked",
+        within="_decision",
     ),
 )

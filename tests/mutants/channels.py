@@ -168,8 +168,8 @@ MUTANTS = (
     ),
     Mutant(
         "an owner's button that a guest presses",
-        before="is_owner=access.is_owner(incoming), words=choice.words",
-        after="is_owner=True, words=choice.words",
+        before="is_owner=access.is_owner(incoming), words=words",
+        after="is_owner=True, words=words",
         test="test_a_button_answers_and_the_agent_goes_on",
     ),
     Mutant(
@@ -186,8 +186,8 @@ MUTANTS = (
     ),
     Mutant(
         "a made-up button that is taken for another one",
-        before="next((one for one in VERDICTS if one == choice.verdict), None)",
-        after='next((one for one in VERDICTS if one == choice.verdict), "once")',
+        before="meant = chosen(request, choice.verdict, words=choice.words)",
+        after='meant = chosen(request, choice.verdict, words=choice.words) or ("once", "")',
         test="test_a_button_answers_and_the_agent_goes_on",
     ),
     Mutant(

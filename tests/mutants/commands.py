@@ -99,4 +99,16 @@ MUTANTS = (
         after="",
         test="test_only_owners_take_back_what_is_allowed",
     ),
+    Mutant(
+        "a question that is allowed",
+        before="if request.is_question and (",
+        after="if False and (",
+        test="test_who_does_not_answer_leaves_the_question_open",
+    ),
+    Mutant(
+        "a message that is taken for the answer to another",
+        before="request.shown == asked.reply_to",
+        after="True",
+        test="test_the_real_claude_hears_a_number_and_own_words",
+    ),
 )

@@ -171,4 +171,10 @@ MUTANTS = (
         after="if project not in self.projects:",
         test="test_a_project_that_is_configured_no_more_is_said_and_nothing_is_done_elsewhere",
     ),
+    Mutant(
+        "a question that a setting answers",
+        before="if event.questions:",
+        after="if False:",
+        test="test_no_setting_answers_a_question",
+    ),
 )

@@ -260,4 +260,10 @@ MUTANTS = (
         after="",
         test="test_gemini_s_are_told_in_notes",
     ),
+    Mutant(
+        "answers that claude does not hear",
+        before='asked = {**asked, "answers":',
+        after='_ = {**asked, "answers":',
+        test="test_a_crash_between_two_questions_loses_no_answer",
+    ),
 )

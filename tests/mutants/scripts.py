@@ -854,4 +854,10 @@ MUTANTS = (
         test="test_two_that_want_the_same_at_once_are_answered_each",
         within="ask",
     ),
+    Mutant(
+        "an answer that a crash loses",
+        before="state == 'given' and args.is_question == '1'",
+        after="false",
+        test="test_a_crash_between_two_questions_loses_no_answer",
+    ),
 )

@@ -266,4 +266,16 @@ MUTANTS = (
         after="for project in (None,)",
         test="test_a_chat_works_in_a_project_until_it_is_told_otherwise",
     ),
+    Mutant(
+        "a late answer without the earlier ones",
+        before="question=question, before=before",
+        after="question=question",
+        test="test_a_later_answer_wakes_the_agent_with_the_earlier_ones",
+    ),
+    Mutant(
+        "a fourth request for what was denied",
+        before="if self._denied[tool] >= MOST_DENIALS:",
+        after="if False:",
+        test="test_after_three_denials_nobody_is_asked",
+    ),
 )

@@ -1,7 +1,6 @@
 """What an agent may not do by itself: people are asked, and their answer outlives every process."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,23 @@ from remoteclaw.commands.answering import (
     NOT_YOURS,
     TAKEN_BACK,
     allow,
-    answer_request,
-    by_number,
+    in_passing,
 )
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.asks import Request, TurnAsks, Verdict
+from remoteclaw.fleet.asks import Request, TurnAsks
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.session.drain import Drain
-from tests.support.asks import BODY, open_request, put_request
+from tests.support.asks import (
+    BODY,
+    answered,
+    newest,
+    open_request,
+    put_request,
+    shown,
+    sooner,
+)
 from tests.support.bridges import acp_script
 from tests.support.conversations import drain
 from tests.support.stack import Stack, said
@@ -43,50 +48,11 @@ async def agent(stack: Stack, directory: Path) -> Stack:
     return stack
 
 
-async def answered(
-    stack: Stack, request: Request, verdict: Verdict, *, by: str = OWNER, words: str = ""
-) -> str:
-    """Answer a request as a person in the chat, and return what they are told."""
-    return await answer_request(
-        stack.fleet,
-        load_config(stack.home.config_file, {}),
-        request,
-        verdict,
-        by=f"test:{by}",
-        name=by,
-        is_owner=by == OWNER,
-        words=words,
-    )
-
-
 async def answer(stack: Stack, text: str) -> None:
     """Send a message, and wait until it is answered."""
     accepted = await stack.append(text)
     await drain(stack, accepted)
     await stack.outcome(accepted)
-
-
-async def sooner(stack: Stack, request: Request) -> None:
-    """Have the time be over for which a turn waits."""
-    client = stack.fleet.scripts.client
-    await client.zadd(keys.ASKS, {request.id: 1})
-    await stack.fleet.asks.let_lapse()
-    await client.publish(keys.bell(request.session.sid), "")
-
-
-async def newest(stack: Stack, accepted: Accepted) -> Outcome:
-    """Return the outcome of a session's newest entry."""
-    client: Any = stack.fleet.scripts.client
-    entry = await client.hget(keys.state(accepted.session.sid), "last_entry")
-    assert entry is not None
-    return await stack.outcome(replace(accepted, entry_id=entry.decode()))
-
-
-async def shown(stack: Stack) -> AsyncIterator[str]:
-    """Yield what is on the chat's reply stream."""
-    client: Any = stack.fleet.scripts.client
-    for _, fields in await client.xrange(keys.reply_stream("test", "default")):
-        yield orjson.loads(fields[b"reply"])["text"]
 
 
 async def test_a_turn_waits_for_the_answer(agent: Stack) -> None:
@@ -216,7 +182,7 @@ async def test_a_chat_reads_once_what_became_of_a_request(agent: Stack) -> None:
         home=agent.home,
     )
 
-    told = await by_number("1", asked)
+    told = await in_passing("1", asked)
     await task
 
     assert told is not None

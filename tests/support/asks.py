@@ -1,11 +1,23 @@
 """Agents that ask people, and requests that wait for them."""
 
-from remoteclaw.fleet.asks import Request, TurnAsks, new_id
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from remoteclaw.commands.answering import answer_request
+from remoteclaw.config.load import load_config
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.asks import Request, TurnAsks, Verdict, new_id
 from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.outcomes import Outcome
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-__all__ = ["BODY", "open_request", "put_request"]
+__all__ = ["BODY", "answered", "newest", "open_request", "put_request", "shown", "sooner"]
+
+OWNER = "alice"
 
 #: Asks whether it may run the command that it is sent, and says what it is told.
 BODY = """
@@ -62,3 +74,42 @@ async def put_request(stack: Stack, accepted: Accepted, *, tool: str, what: str)
     )
     assert told == ("open", request.id)
     return request
+
+
+async def answered(
+    stack: Stack, request: Request, verdict: Verdict, *, by: str = OWNER, words: str = ""
+) -> str:
+    """Answer a request as a person in the chat, and return what they are told."""
+    return await answer_request(
+        stack.fleet,
+        load_config(stack.home.config_file, {}),
+        request,
+        verdict,
+        by=f"test:{by}",
+        name=by,
+        is_owner=by == OWNER,
+        words=words,
+    )
+
+
+async def sooner(stack: Stack, request: Request) -> None:
+    """Have the time be over for which a turn waits."""
+    client = stack.fleet.scripts.client
+    await client.zadd(keys.ASKS, {request.id: 1})
+    await stack.fleet.asks.let_lapse()
+    await client.publish(keys.bell(request.session.sid), "")
+
+
+async def newest(stack: Stack, accepted: Accepted) -> Outcome:
+    """Return the outcome of a session's newest entry."""
+    client: Any = stack.fleet.scripts.client
+    entry = await client.hget(keys.state(accepted.session.sid), "last_entry")
+    assert entry is not None
+    return await stack.outcome(replace(accepted, entry_id=entry.decode()))
+
+
+async def shown(stack: Stack) -> AsyncIterator[str]:
+    """Yield what is on the chat's reply stream."""
+    client: Any = stack.fleet.scripts.client
+    for _, fields in await client.xrange(keys.reply_stream("test", "default")):
+        yield orjson.loads(fields[b"reply"])["text"]

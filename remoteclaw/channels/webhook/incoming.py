@@ -3,7 +3,6 @@
 import base64
 import binascii
 import time
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -42,9 +41,9 @@ class PostedAnswer(BaseModel):
     model_config = _FORM
 
     request: str = Field(min_length=1, max_length=64)
-    verdict: Literal["once", "conversation", "deny"]
+    verdict: str = Field(pattern="^(once|conversation|deny|words|[1-9])$")
     words: str = Field(default="", max_length=1000)
-    """The reason of a denial."""
+    """The reason of a denial, or the answer to a question."""
 
 
 class PostedMessage(BaseModel):

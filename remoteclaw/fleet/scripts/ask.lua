@@ -1,9 +1,10 @@
 -- Ask a person for what an agent may not do by itself: the record and the message that shows it are one step.
 -- What was allowed for the conversation passes, and so does once what was granted late. An earlier attempt at
--- the turn may have asked for the same: its request is adopted, with its message and its answer.
+-- the turn may have asked for the same: its request is adopted, with its message and its answer; that to a question
+-- also if the agent may have heard it.
 -- uses: replies, asks
 -- keys: state, replies?, ask, asks, asked, rules, grants
--- args: epoch, turn, id, sid, digest, rule, request, is_again, hold_ms, keep_ms, most, most_of_all, card?, closing?
+-- args: epoch, turn, id, sid, digest, rule, request, is_question, is_again, hold_ms, keep_ms, most, most_of_all, card?, closing?
 --   is_again: whether the caller knows that it may have been done before, and the message says so
 -- → open|allowed|again|full, id of the request, or who has allowed it as JSON
 local fence = fenced(keys.state, args.epoch)
@@ -37,9 +38,10 @@ for _, id in ipairs(asked_of(args.sid)) do
   if state == 'lapsed' then lapsed[#lapsed + 1] = id end
   if digest == args.digest then
     if adopted_by == args.id then return {'open', id} end  -- said before
-    if of == turn and by ~= attempt and (state == 'open' or state == 'answered' or state == 'lapsed') then
+    local is_known = state == 'answered' or (state == 'given' and args.is_question == '1')
+    if of == turn and by ~= attempt and (is_known or state == 'open' or state == 'lapsed') then
       redis.call('HSET', ask, 'attempt', attempt, 'adopted_by', args.id)
-      if state ~= 'answered' then
+      if not is_known then
         redis.call('HSET', ask, 'state', 'open', 'until_ms', now + args.hold_ms)
         redis.call('ZADD', keys.asks, now + args.hold_ms, id)
       end

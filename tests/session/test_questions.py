@@ -1,0 +1,204 @@
+"""What an agent asks people itself: they answer, and nothing does so in their name."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw import commands
+from remoteclaw.bridge.conduct import NOBODY_TO_ANSWER
+from remoteclaw.commands.asked import Asked
+from remoteclaw.config.load import load_config
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.asks import Request
+from remoteclaw.fleet.inbound import Accepted
+from tests.support.agents import AgentCli
+from tests.support.asks import answered, newest, open_request, shown, sooner
+from tests.support.bridges import claude_script
+from tests.support.conversations import drain
+from tests.support.stack import Stack, said
+from tests.support.waiting import eventually
+
+DATABASE = {
+    "question": "Which DB?",
+    "header": "DB",
+    "multiSelect": False,
+    "options": [
+        {"label": "Postgres", "description": "a server"},
+        {"label": "SQLite", "description": "a file"},
+    ],
+}
+COLOURS = {
+    "question": "Which colours?",
+    "header": "Look",
+    "multiSelect": True,
+    "options": [{"label": name, "description": ""} for name in ("red", "green", "blue")],
+}
+#: Asks both once, and repeats what it is told; to a message that is an answer it says that.
+BODY = f"""
+while True:
+    message = heard()
+    echo(message)
+    words = message['message']['content'][0]['text']
+    if 'is answered by' in words:
+        result(words)
+        continue
+    asked = dict(questions={[DATABASE, COLOURS]!r})
+    say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',
+        tool_name='AskUserQuestion', input=asked))
+    told = heard('control_response')['response']['response']
+    result(told.get('message') or json.dumps(told['updatedInput']['answers']))
+"""
+
+
+@pytest.fixture
+async def agent(stack: Stack, directory: Path) -> Stack:
+    """A stack whose agent may do everything, and asks two questions."""
+    command = list(claude_script(directory, BODY))
+    stack.agent = {"runtime": "claude", "command": command, "permissions": "auto"}
+    stack.configure(stack.agent)
+    return stack
+
+
+async def next_request(stack: Stack, after: Request) -> Request:
+    """Wait for the request behind another one."""
+
+    async def there() -> list[Request]:
+        return [one for one in await stack.fleet.asks.waiting() if one.id != after.id]
+
+    waiting: list[Request] = await eventually(there)
+    return waiting[0]
+
+
+async def write(stack: Stack, accepted: Accepted, text: str, reply_to: str = "") -> str | None:
+    """Write in the chat as its owner; return the answer, None if it is for the agent."""
+    taken = await commands.take(
+        text,
+        lambda rest: Asked(
+            id="m",
+            rest=rest,
+            session=accepted.session,
+            sender="alice",
+            reply_to=reply_to,
+            is_owner=True,
+            fleet=stack.fleet,
+            config=load_config(stack.home.config_file, {}),
+            home=stack.home,
+        ),
+        has_files=False,
+    )
+    return taken.answer.text if taken.answer else None
+
+
+async def cut_off(stack: Stack, accepted: Accepted, task: "asyncio.Task[None]") -> None:
+    """Have the worker of a turn die."""
+    task.cancel()
+    await asyncio.wait((task,))
+    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
+
+
+def ask(*questions: dict[str, Any]) -> str:
+    return f"TOOL:AskUserQuestion:{json.dumps({'questions': questions})}"
+
+
+async def test_the_real_claude_hears_a_number_and_own_words(stack: Stack, claude: AgentCli) -> None:
+    stack.configure(claude.config(permissions="auto"))
+    await stack.start_worker()
+    accepted = await stack.append(ask(DATABASE, COLOURS))
+    first = await open_request(stack)
+
+    assert first.what == "DB: Which DB?\n1. Postgres – a server\n2. SQLite – a file"
+    assert await write(stack, accepted, "2") == ""  # the card says so
+    second = await next_request(stack, first)
+    await stack.fleet.scripts.client.hset(keys.ask(second.id), "shown", "card")
+    assert await write(stack, accepted, "like the sea", reply_to="another") is None
+    assert await write(stack, accepted, "like the sea", reply_to="card") == ""
+
+    told = said(await stack.outcome(accepted))
+    assert '"Which DB?"="SQLite"' in told
+    assert '"Which colours?"="like the sea"' in told
+
+
+async def test_the_real_claude_is_told_where_nobody_can_be_asked(
+    stack: Stack, claude: AgentCli
+) -> None:
+    stack.configure(claude.config(permissions="auto"), channels={})
+    await stack.start_worker()
+
+    assert NOBODY_TO_ANSWER in await stack.ask(ask(DATABASE))
+    assert await stack.fleet.asks.waiting() == []
+
+
+async def test_a_crash_between_two_questions_loses_no_answer(agent: Stack) -> None:
+    accepted = await agent.append("go")
+    task = drain(agent, accepted)
+    first = await open_request(agent)
+    await answered(agent, first, "words", words="SQLite")
+    second = await next_request(agent, first)
+    await cut_off(agent, accepted, task)
+
+    assert await write(agent, accepted, f"/answer {second.id} 1, 3") == ""
+    await drain(agent, accepted)
+
+    told = said(await agent.outcome(accepted))
+    assert json.loads(told[told.index("{") :]) == {
+        "Which DB?": "SQLite",
+        "Which colours?": "red, blue",
+    }
+    cards = [text async for text in shown(agent) if "** asks:" in text]
+    assert [("Answered by" in text) for text in cards] == [False, True, False, True]
+
+
+async def test_a_later_answer_wakes_the_agent_with_the_earlier_ones(agent: Stack) -> None:
+    agent.configure(agent.agent, approvals={"hold_s": 5})
+    accepted = await agent.append("go")
+    task = drain(agent, accepted)
+    first = await open_request(agent)
+    await answered(agent, first, "words", words="SQLite")
+    second = await next_request(agent, first)
+    await sooner(agent, second)
+    await task
+
+    told = await answered(agent, second, "words", words="mauve")
+    assert told.endswith("The agent is told to go on.")
+    await drain(agent, accepted)
+
+    woken = said(await newest(agent, accepted))
+    assert "Which DB?\n→ SQLite" in woken
+    assert woken.index("→ SQLite") < woken.index("Which colours?") < woken.index("→ mauve")
+
+
+async def test_who_does_not_answer_leaves_the_question_open(agent: Stack) -> None:
+    accepted = await agent.append("go")
+    task = drain(agent, accepted)
+    first = await open_request(agent)
+    for wrong in ("/allow", "/answer", "/allow always"):
+        assert "That is a question" in str(await write(agent, accepted, wrong)), wrong
+    assert await write(agent, accepted, "1, 2") is None  # only one can be chosen
+    await write(agent, accepted, "1")
+    second = await next_request(agent, first)
+
+    assert await write(agent, accepted, "4") == ""
+    await task
+
+    told = said(await agent.outcome(accepted))
+    assert "alice does not answer this question: Which colours?" in told
+    assert "Which DB?\n→ Postgres" in told
+    late = await answered(agent, second, "words", words="red")
+    assert late.startswith("It was answered before: Not answered")
+
+
+async def test_a_question_shows_what_it_hides(stack: Stack, directory: Path) -> None:
+    hidden = {**DATABASE, "question": "Drop \u202ethe table?"}
+    body = BODY.replace(repr(DATABASE), repr(hidden))
+    command = list(claude_script(directory, body))
+    stack.configure({"runtime": "claude", "command": command})
+    accepted = await stack.append("go")
+    task = drain(stack, accepted)
+
+    request = await open_request(stack)
+    assert "Drop \\u202ethe table?" in request.what
+    await answered(stack, request, "deny")
+    await task
