@@ -278,4 +278,29 @@ MUTANTS = (
         after="if False:",
         test="test_after_three_denials_nobody_is_asked",
     ),
+    Mutant(
+        "a request that Redis has lost",
+        before='if state == "gone":',
+        after="if False:",
+        test="test_a_request_that_redis_has_lost_is_asked_again",
+        within="Permissions._answer",
+    ),
+    Mutant(
+        "a tool that is asked for again and again",
+        before="if self._denied[tool] >= MOST_DENIALS:",
+        after="if False:",
+        test="test_after_three_denials_nobody_is_asked",
+    ),
+    Mutant(
+        "a title that poses as a tool",
+        before='return name if _NAME.fullmatch(name) else "a tool"',
+        after="return name",
+        test="test_a_turn_waits_for_the_answer",
+    ),
+    Mutant(
+        "a turn that keeps the last worker",
+        before="if await self._asks.lapse(is_needed=True):",
+        after="if False:",
+        test="test_the_last_worker_is_let_go_for_another_session",
+    ),
 )
