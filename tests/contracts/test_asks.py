@@ -1,0 +1,95 @@
+"""Every agent CLI asks people through real workers: what they answer is what it does."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from remoteclaw.commands.answering import ENDED, answer_request
+from remoteclaw.config.load import load_config
+from remoteclaw.fleet.asks import Request, Verdict
+from remoteclaw.runtimes import CLIS
+from tests.conftest import required
+from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.stack import Stack, said
+from tests.support.waiting import eventually
+
+
+@pytest.fixture(params=CLIS)
+async def agent(
+    request: pytest.FixtureRequest, stack: Stack, model_server: ModelServerProcess
+) -> AsyncIterator[Stack]:
+    """A stack whose agent is each of the CLIs in turn, with permissions that people give."""
+    cli: AgentCli = required(request.param, model_server)
+    stack.configure(cli.config(permissions="ask"))
+    await stack.start_worker()
+    sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+    yield stack
+    sweeping.cancel()
+
+
+async def asked(stack: Stack) -> Request:
+    async def found() -> Request | None:
+        return next((r for r in await stack.fleet.asks.waiting() if r.state == "open"), None)
+
+    request: Request = await eventually(found)
+    return request
+
+
+async def answered(stack: Stack, request: Request, verdict: Verdict, words: str = "") -> str:
+    return await answer_request(
+        stack.fleet,
+        load_config(stack.home.config_file, {}),
+        request,
+        verdict,
+        by="test:alice",
+        name="Alice",
+        is_owner=True,
+        words=words,
+    )
+
+
+async def test_what_people_answer_is_what_it_does(agent: Stack) -> None:
+    once = await agent.append("SHELL:echo first >> made")
+    request = await asked(agent)
+    assert "echo first >> made" in request.what
+    await answered(agent, request, "once")
+    await agent.outcome(once)
+
+    denied = await agent.append("SHELL:echo first >> made")
+    await answered(agent, await asked(agent), "deny", "not today")
+    told = said(await agent.outcome(denied))
+
+    always = await agent.append("SHELL:echo second >> made", channel_id="chat-2")
+    await answered(agent, await asked(agent), "conversation")
+    await agent.outcome(always)
+    await agent.until_idle(always)
+    worker = agent.workers.pop()
+    worker.kill()
+    worker.wait()
+    await agent.start_worker()
+    again = await agent.append("SHELL:echo second >> made", channel_id="chat-2")
+    await agent.outcome(again)
+
+    stopped = await agent.append("SHELL:echo third >> made")
+    request = await asked(agent)
+    await agent.fleet.sessions.stop(stopped.session.sid)
+    assert await answered(agent, request, "once") == ENDED["void"]
+    assert (await agent.outcome(stopped)).status == "stopped"
+
+    late = await agent.append("SHELL:echo fourth >> made", channel_id="chat-3")
+    request = await asked(agent)
+    other = await agent.append("SAY:hello", channel_id="chat-4")
+    assert said(await agent.outcome(other)) == "hello"
+    assert "I wait for an answer" in said(await agent.outcome(late))
+    assert (await answered(agent, request, "once")).endswith("The agent is told to go on.")
+
+    late = await agent.append("SHELL:echo fourth >> made", channel_id="chat-3")
+    await agent.outcome(late)
+
+    (made,) = agent.home.path.rglob("made")
+    assert made.read_text().split() == ["first", "second", "second", "fourth"]
+    # The others are told no reason: what they are answered has no place for it.
+    assert ("not today" in told) == (
+        load_config(agent.home.config_file, {}).agents["main"].runtime == "claude"
+    )
