@@ -19,7 +19,7 @@ from tests.support.asks import answered, newest, open_request, shown, sooner
 from tests.support.bridges import claude_script
 from tests.support.conversations import drain
 from tests.support.stack import Stack, said
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 DATABASE = {
     "question": "Which DB?",
@@ -140,7 +140,8 @@ async def test_a_crash_between_two_questions_loses_no_answer(agent: Stack) -> No
     await cut_off(agent, accepted, task)
 
     assert await write(agent, accepted, f"/answer {second.id} 1, 3") == ""
-    await drain(agent, accepted)
+    async with asyncio.timeout(HANG_S):
+        await drain(agent, accepted)
 
     told = said(await agent.outcome(accepted))
     assert json.loads(told[told.index("{") :]) == {

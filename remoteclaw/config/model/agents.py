@@ -77,7 +77,7 @@ class AgentConfig(Section):
     permissions: Annotated[Literal["ask", "edits", "auto", "deny"], BY_PEOPLE] = "ask"
     """Tools that the CLI asks permission for: `auto` allows them all, `deny` refuses them all and
     sends no files. `edits` allows changes of files in the workspace, and `ask` nothing but what
-    `allow` has; they refuse the rest and say so: no person can be asked yet."""
+    `allow` has; for the rest a person is asked, where one can be (`[approvals]`)."""
     allow: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=200)
     """What else needs no permission with `ask` and `edits`, in the form of claude's own rules:
     `Bash(git status)` is that command, `Bash(npm test:*)` also with more words behind it,
