@@ -147,6 +147,8 @@ async def test_an_earlier_conversation_of_ours_is_gone_on_with(chat: Chat) -> No
 
 
 async def test_commands_are_answered_beside_the_agent(chat: Chat) -> None:
+    if chat.cli.name in ("gemini", "opencode"):
+        pytest.skip("the same without any agent: claude and codex stand for all")
     name = chat.cli.name
     assert "`/resume [NUMBER]`" in await chat.say("/help")
     assert "an owner: you may do everything" in await chat.say("/whoami")

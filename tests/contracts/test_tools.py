@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,12 +63,18 @@ class World:
 
 @contextlib.asynccontextmanager
 async def world(
-    stack: Stack, cli: AgentCli, directory: Path, *, port: int = 0, **agent: Any
+    stack: Stack,
+    cli: AgentCli,
+    directory: Path,
+    *,
+    port: int = 0,
+    owners: Sequence[str] = ("alice",),
+    **agent: Any,
 ) -> AsyncIterator[World]:
     workspace = directory / "workspace"
     workspace.mkdir()
     settings = cli.config(sees_sessions="all", workspace=str(workspace), **agent)
-    stack.configure(settings, channels={"test": {"owners": ["alice"]}})
+    stack.configure(settings, channels={"test": {"owners": owners}})
     platform = Platform(directory / "platform")
     at = gateway_process(stack, REMOTECLAW__GATEWAY__PORT=str(port))
     async with at as (_, process), platform.served(stack.fleet):
@@ -138,7 +144,7 @@ async def test_a_server_of_the_users_own_that_is_called_like_ours_needs_a_permis
     env = {"PYTHONPATH": str(ROOT)}
     own = {"command": sys.executable, "args": ["-m", "tests.support.mcp_server"], "env": env}
     settings.write_text(json.dumps({"mcpServers": {OWN_SERVER: own}}))
-    async with world(stack, gemini, directory) as here:
+    async with world(stack, gemini, directory, owners=()) as here:  # nobody can be asked
         theirs = await here.use("echo", text="ping")
         ours = await here.use("session_status")
 

@@ -88,6 +88,8 @@ async def test_what_certainly_was_not_sent_comes_once_and_in_order(
 
 async def test_a_card_of_several_messages_loses_its_buttons(stack: Stack, bot: TelegramBot) -> None:
     bot.chat(7)
+    client: Any = stack.fleet.scripts.client
+    await client.hset(keys.ask("abcdefgh"), "state", "open")
     asked = Card("abcdefgh", (("once", "Allow once"),))
     await say(stack, f"```\n{'😀' * 3000}\n```", call="ask:abcdefgh", card=asked)
     closed = Card("abcdefgh")
