@@ -47,6 +47,12 @@ async def test_a_conversation_goes_on_in_the_supergroup_also_after_a_restart(
     bot.move(OLD, to=NEW)
     ask(bot, "three", chat=NEW)  # with the number that `two` had
     await said(bot, NEW, "message 3 of our conversation")
+    client: Any = stack.fleet.scripts.client
+
+    async def has_said_all() -> bool:
+        return not await client.xlen(keys.reply_stream("telegram", "default"))
+
+    await eventually(has_said_all)
 
     first.kill()
     first.wait()
