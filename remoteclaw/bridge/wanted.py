@@ -1,4 +1,4 @@
-"""What an agent asks to do, as people are shown it: nothing hidden, nothing secret."""
+"""The text that shows people what an agent asks to do: nothing hidden, nothing secret."""
 
 import difflib
 import re

@@ -12,10 +12,9 @@ from remoteclaw.channels.transcript import NotUnderstood, is_recording, transcri
 from remoteclaw.commands.answering import (
     GONE,
     NOT_YOURS,
+    Told,
     answer_request,
     chosen,
-    is_refusal,
-    is_shown,
 )
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
@@ -130,7 +129,7 @@ class Arrival:
         match await access.verdict(incoming):
             case verdict if incoming.choice is not None:
                 is_known = verdict is Verdict.ADMITTED
-                told = await self._chosen(access, incoming.choice) if is_known else NOT_YOURS
+                told = await self._chosen(access, incoming.choice) if is_known else Told(NOT_YOURS)
                 await self._tell_chosen(told)
             case verdict if incoming.reaction is not None:
                 if verdict is Verdict.ADMITTED:
@@ -165,19 +164,19 @@ class Arrival:
                 about, emoji, once=self._name, sid=of.sid, keep_ms=keep_ms
             )
 
-    async def _chosen(self, access: Access, choice: Choice) -> str:
+    async def _chosen(self, access: Access, choice: Choice) -> Told:
         """Answer a request by what was chosen on its card, and return what is told of that."""
         door, incoming = self.door, self.incoming
         request = await door.fleet.asks.find(choice.request)
         if request is None:
-            return GONE
+            return Told(GONE)
         meant = chosen(request, choice.verdict, words=choice.words)
         if meant is None:
-            return GONE
+            return Told(GONE)
         verdict, words = meant
         of = request.session
         if (of.provider, of.account, of.channel_id) != (door.provider, door.account, incoming.chat):
-            return ELSEWHERE
+            return Told(ELSEWHERE)
         return await answer_request(
             door.fleet,
             access.config,
@@ -189,16 +188,15 @@ class Arrival:
             words=words,
         )
 
-    async def _tell_chosen(self, told: str) -> None:
+    async def _tell_chosen(self, told: Told) -> None:
         """Tell who has chosen; where that can't be told any more, what it is about says it."""
         if not isinstance(self.source, PressedAdapter):
-            if not is_shown(told):
-                await self._say(told)
+            if not told.is_shown:
+                await self._say(told.text)
             return
-        is_refused = told == ELSEWHERE or is_refusal(told)
         try:
             async with asyncio.timeout(PRESSED_S):
-                await self.source.tell_pressed(self.incoming, told, is_refused=is_refused)
+                await self.source.tell_pressed(self.incoming, told.text, is_refused=not told.counts)
         except (RemoteClawError, TimeoutError) as error:
             log.info("who has pressed a button is not told what came of it: %s", error)
 

@@ -133,9 +133,9 @@ async def answer_ask(
         raise click.UsageError("--reason is for deny.")
     if bool(words) != (verdict == "words"):
         raise click.UsageError("--words is for `words`, which needs it.")
-    counts, told = await answer_as_operator(fleet, load()[1], request, verdict, words or reason)
-    if counts:
-        echo(told)
+    told = await answer_as_operator(fleet, load()[1], request, verdict, words or reason)
+    if told.counts:
+        echo(told.text)
         return 0
-    complain(told)
+    complain(told.text)
     return 1

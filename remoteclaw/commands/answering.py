@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import dataclass
 
 from remoteclaw.clock import now_ms
 from remoteclaw.commands.asked import Answer, Asked
@@ -14,7 +15,9 @@ from remoteclaw.messages import person
 
 __all__ = [
     "GONE",
+    "NOT_YOURS",
     "TAKEN_BACK",
+    "Told",
     "allow",
     "answer_as_operator",
     "answer_request",
@@ -22,8 +25,6 @@ __all__ = [
     "deny",
     "in_passing",
     "in_words",
-    "is_refusal",
-    "is_shown",
 ]
 
 #: The numbers of choices, as a message.
@@ -41,8 +42,6 @@ GO_ON = (
     "Exactly that passes once, without another question, within an hour. Go on with it."
 )
 WOKEN = " The agent is told to go on."
-#: How answers begin that the message which showed the request says as well.
-SAID_HERE = ("Allowed", "Denied", "Answered", "Not answered")
 #: The same for a question.
 GO_ON_WITH = (
     "The question {id} is answered by {name}.\n\n{before}{what}\n→ {words}\n\n"
@@ -60,6 +59,17 @@ GONE = "There is no such request any more."
 BEFORE = "It was answered before:"
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The outcome of an answer, for the person who gave it."""
+
+    text: str
+    counts: bool = False
+    """Whether it is the answer that the request has."""
+    is_shown: bool = False
+    """Whether the message that showed the request says the same from now on."""
+
+
 async def answer_request(
     fleet: Fleet,
     config: Config,
@@ -70,19 +80,19 @@ async def answer_request(
     name: str,
     is_owner: bool,
     words: str = "",
-) -> str:
+) -> Told:
     """Answer a request on behalf of somebody (CHANNEL:ID), and return what they are told.
 
     The first answer counts; every other one is told who has decided what, and when.
     """
     if not may_answer(config, by, request.people, is_owner=is_owner):
-        return NOT_YOURS
+        return Told(NOT_YOURS)
     if request.is_question and (
         verdict in ("once", "conversation") or not (words or verdict == "deny")
     ):
-        return IS_QUESTION.format(id=request.id)
+        return Told(IS_QUESTION.format(id=request.id))
     if verdict == "words" and not request.is_question:
-        return IS_PERMISSION.format(id=request.id)
+        return Told(IS_PERMISSION.format(id=request.id))
     answered = Answered(verdict=verdict, by=by, name=name, at_ms=now_ms(), words=words)
     about = {"id": request.id, "name": name, "what": request.what, "words": words}
     go_on = GO_ON_WITH if request.is_question else GO_ON
@@ -91,35 +101,23 @@ async def answer_request(
         request, answered, words=_words(request, answered), going_on=going_on
     )
     if answer is None or state == "void":
-        return ENDED.get(state, GONE)
+        return Told(ENDED.get(state, GONE))
     told = _words(request, answer)
     if not is_done:
-        return f"{BEFORE} {told}"
+        return Told(f"{BEFORE} {told}")
     if state in ("granted", "used"):
-        return f"{told}{WOKEN}"
-    return told
-
-
-def is_refusal(told: str) -> bool:
-    """Whether an answer didn't count, by what `answer_request()` has returned for it."""
-    begins = (BEFORE, IS_QUESTION.partition("{")[0], IS_PERMISSION.partition("{")[0])
-    return told in (NOT_YOURS, GONE, *ENDED.values()) or told.startswith(begins)
-
-
-def is_shown(told: str) -> bool:
-    """Whether the message that showed the request says what `answer_request()` has returned."""
-    return told.startswith(SAID_HERE) and not told.endswith(WOKEN)
+        return Told(f"{told}{WOKEN}", counts=True)
+    return Told(told, counts=True, is_shown=True)
 
 
 async def answer_as_operator(
     fleet: Fleet, config: Config, id_: str, verdict: Verdict, words: str
-) -> tuple[bool, str]:
-    """Answer a request on behalf of who runs the installation; return whether it counts, and what
-    they are told.
+) -> Told:
+    """Answer a request on behalf of who runs the installation.
 
     Raises `NotFound`.
     """
-    told = await answer_request(
+    return await answer_request(
         fleet,
         config,
         await fleet.asks.named(id_),
@@ -129,7 +127,6 @@ async def answer_as_operator(
         is_owner=True,
         words=words,
     )
-    return not is_refusal(told), told
 
 
 def chosen(request: Request, *keys: str, words: str = "") -> tuple[Verdict, str] | None:
@@ -244,7 +241,7 @@ async def _tell(asked: Asked, request: Request, verdict: Verdict, words: str) ->
         words=words,
     )
     is_here = request.session == asked.session
-    return Answer("" if is_here and is_shown(told) else told)
+    return Answer("" if is_here and told.is_shown else told.text)
 
 
 def _split(rest: str) -> tuple[str, str]:

@@ -37,7 +37,7 @@ async def asked(stack: Stack) -> Request:
 
 
 async def answered(stack: Stack, request: Request, verdict: Verdict, words: str = "") -> str:
-    return await answer_request(
+    told = await answer_request(
         stack.fleet,
         load_config(stack.home.config_file, {}),
         request,
@@ -47,6 +47,7 @@ async def answered(stack: Stack, request: Request, verdict: Verdict, words: str 
         is_owner=True,
         words=words,
     )
+    return told.text
 
 
 async def test_what_people_answer_is_what_it_does(agent: Stack) -> None:

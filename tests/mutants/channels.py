@@ -174,13 +174,13 @@ MUTANTS = (
     ),
     Mutant(
         "a stranger's button",
-        before="await self._chosen(access, incoming.choice) if is_known else NOT_YOURS",
+        before="await self._chosen(access, incoming.choice) if is_known else Told(NOT_YOURS)",
         after="await self._chosen(access, incoming.choice)",
         test="test_a_button_answers_and_the_agent_goes_on",
     ),
     Mutant(
         "a button from another chat",
-        before="return ELSEWHERE",
+        before="return Told(ELSEWHERE)",
         after="pass",
         test="test_a_button_answers_and_the_agent_goes_on",
     ),

@@ -163,7 +163,7 @@ MUTANTS = (
     ),
     Mutant(
         "an answer that did not count, and a command that says it did",
-        before="if counts:",
+        before="if told.counts:",
         after="if True:",
         test="test_the_command_fails_if_its_answer_does_not_count",
     ),

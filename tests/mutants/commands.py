@@ -5,8 +5,8 @@ from tests.mutants import Mutant
 MUTANTS = (
     Mutant(
         "an answer that its chat is told twice",
-        before="return told.startswith(SAID_HERE) and not told.endswith(WOKEN)",
-        after="return False",
+        before="return Told(told, counts=True, is_shown=True)",
+        after="return Told(told, counts=True)",
         test="test_a_request_is_shown_and_answered_by_who_may",
     ),
     Mutant(
@@ -77,8 +77,8 @@ MUTANTS = (
     ),
     Mutant(
         "an operator who is told that another answer was theirs",
-        before="return not is_refusal(told), told",
-        after="return True, told",
+        before='return Told(f"{BEFORE} {told}")',
+        after='return Told(f"{BEFORE} {told}", counts=True)',
         test="test_the_command_fails_if_its_answer_does_not_count",
     ),
     Mutant(

@@ -80,7 +80,7 @@ async def answered(
     stack: Stack, request: Request, verdict: Verdict, *, by: str = OWNER, words: str = ""
 ) -> str:
     """Answer a request as a person in the chat, and return what they are told."""
-    return await answer_request(
+    told = await answer_request(
         stack.fleet,
         load_config(stack.home.config_file, {}),
         request,
@@ -90,6 +90,7 @@ async def answered(
         is_owner=by == OWNER,
         words=words,
     )
+    return told.text
 
 
 async def sooner(stack: Stack, request: Request) -> None:

@@ -21,10 +21,10 @@ async def _show(call: Call, params: contract.AskParams) -> contract.Ask:
 
 
 async def _answer(call: Call, params: contract.AnswerParams) -> contract.AnswerResult:
-    counts, told = await answer_as_operator(
+    told = await answer_as_operator(
         call.fleet, call.config, params.id, params.verdict, params.reason
     )
-    return contract.AnswerResult(counts=counts, detail=told)
+    return contract.AnswerResult(counts=told.counts, detail=told.text)
 
 
 HANDLERS: Mapping[str, Handler] = {
