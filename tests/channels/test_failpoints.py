@@ -57,6 +57,8 @@ class Lab:
     """The stranger of a case."""
     word: str = field(default_factory=lambda: uuid.uuid4().hex)
     """The thread, and the chat, of a case."""
+    at_work: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by a story but for its waits: only in those may Redis end."""
 
     @property
     def client(self) -> Any:
@@ -87,15 +89,34 @@ class Lab:
         self.process.wait()
         self.process = None
 
+    def telling(self, story: "Story") -> asyncio.Task[None]:
+        """Have a story told beside the test."""
+
+        async def told() -> None:
+            async with self.at_work:
+                await story(self)
+
+        return asyncio.create_task(told())
+
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait for a condition; Redis may be away meanwhile."""
+        """Have a story wait for a condition; Redis may be away meanwhile."""
 
         async def holds() -> bool:
             with contextlib.suppress(ConnectionError):
                 return await condition()
             return False
 
-        await eventually(holds)
+        self.at_work.release()
+        try:
+            await eventually(holds)
+        finally:
+            await self.at_work.acquire()
+
+    async def end_redis(self) -> None:
+        """Kill Redis once it has answered all that the story asked of it; start it again."""
+        async with self.at_work:
+            self.stack.redis.kill()
+            await asyncio.to_thread(self.stack.redis.start)
 
     async def is_settled(self) -> bool:
         """Whether all replies have their receipts, and no preview is noted."""
@@ -243,7 +264,7 @@ async def test_a_process_that_is_killed_in_the_call(lab: Lab, call: str, side: S
     if call in ("connect", "menu"):
         lab.kill()
         lab.start()
-    telling = asyncio.create_task(story(lab))
+    telling = lab.telling(story)
     await eventually(lambda: len(platform.did("held")) > held)
     lab.kill()
     platform.tell()
@@ -264,18 +285,17 @@ async def test_a_process_at(lab: Lab, command: str, side: Side, what_happens: st
     await lab.begin()
     where, story = f"{command} {side}", COMMANDS[command]
     failpoint = lab.proxy.arm(command, side)
-    telling = asyncio.create_task(story(lab))
+    telling = lab.telling(story)
     await failpoint.wait()
     is_killed = what_happens == "kill"
     if is_killed:
         if story is write:  # what is killed while it sends may send twice
-            await lab.until(lab.is_settled)
+            await eventually(lab.is_settled)
         lab.kill()
         failpoint.cut()
         lab.start()
     else:
-        lab.stack.redis.kill()
-        await asyncio.to_thread(lab.stack.redis.start)
+        await lab.end_redis()
         failpoint.cut()
     await telling
 
@@ -290,12 +310,12 @@ async def test_a_copy_that_freezes_past_its_claim_at(lab: Lab, command: str, sid
     await lab.begin(claim_ms=CLAIM_MS)
     where, story = f"{command} {side}", COMMANDS[command]
     failpoint = lab.proxy.arm(command, side)
-    telling = asyncio.create_task(story(lab))
+    telling = lab.telling(story)
     await failpoint.wait()
     frozen = lab.process
     assert frozen
     frozen.send_signal(signal.SIGSTOP)
-    await lab.until(lab.is_unclaimed)
+    await eventually(lab.is_unclaimed)
     lab.start()
     await telling
     said = lab.channel.log_file.read_text().count(NOTHING_MORE)

@@ -21,6 +21,7 @@ import pytest_asyncio
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import QueueOverride
+from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.host import process
@@ -100,7 +101,7 @@ class Lab:
             running = [worker for worker in self.stack.workers if worker.poll() is None]
             self.stack.workers = running
             if len(running) < 2:
-                with contextlib.suppress(AssertionError):  # Redis may be away just now
+                with contextlib.suppress(AssertionError, RedisUnavailable):  # it may be away now
                     await self.stack.start_worker()
             else:
                 await asyncio.sleep(0.05)
