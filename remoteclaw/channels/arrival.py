@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from remoteclaw import commands
 from remoteclaw.channels.access import Access, Verdict
+from remoteclaw.channels.files import files_of
 from remoteclaw.channels.rate import MOST, Rate
-from remoteclaw.channels.transcript import NotUnderstood, is_recording, transcript_of
+from remoteclaw.channels.transcript import is_recording
 from remoteclaw.commands.answering import (
     GONE,
     NOT_YOURS,
@@ -21,7 +22,6 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import (
     CallRefused,
     MessageRefused,
-    PlatformRefused,
     RedisRefused,
     RedisUnavailable,
     RemoteClawError,
@@ -31,7 +31,6 @@ from remoteclaw.fleet.caller import call_name
 from remoteclaw.fleet.keys import OPERATOR
 from remoteclaw.fleet.pairings import Request
 from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.host.files import size_in_words
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import (
     EVERYONE,
@@ -43,12 +42,10 @@ from remoteclaw.messages import (
     file_name,
     person,
 )
-from remoteclaw.protocols import Choice, FileSource, Incoming, IncomingFile, PressedAdapter
+from remoteclaw.protocols import Choice, FileSource, Incoming, PressedAdapter
 
 __all__ = ["Arrival", "Door"]
 
-#: How long one file may take, in seconds, and how often it is asked for: what follows it waits.
-FETCH_S, TRIES = 60.0, 3
 #: How long a person may take to be told what came of a button, in seconds.
 PRESSED_S = 5.0
 #: How much of a transcript is said to the person, in characters: enough to see what went wrong.
@@ -71,10 +68,6 @@ NOT_HEARD = (
 )
 HOW_TO_HEAR = "`[channels.{channel}] transcribe` names a command that writes them down."
 SAID = "You said: {words}"
-NOT_UNDERSTOOD = "I could not understand {name}{why}, and go on with the file alone."
-#: What the agent reads behind a transcript, or in its place.
-OF_PROGRAM = "(A program heard this in the recording {name}; words may be wrong.)"
-WITHOUT = "(Nobody could write down what is said in the recording {name}.)"
 
 FAILED = (
     "Your message was not taken: something failed here, and the log says where. It is not tried "
@@ -294,7 +287,14 @@ class Arrival:
             how = HOW_TO_HEAR.format(channel=session.provider) if is_owner else ""
             await self._say(f"{NOT_HEARD} {how}".strip())
             return
-        came = await self._files(session, access.config, is_owner=is_owner)
+        came = await files_of(
+            self.incoming,
+            self.source,
+            self.door.fleet.blobs,
+            session,
+            access.config.channel(session.provider),
+            is_owner=is_owner,
+        )
         if came.said:
             words = one_line(" ".join(came.said), most=MOST_SAID)
             told = SAID.format(words=words)
@@ -340,53 +340,6 @@ class Arrival:
             reactions=tuple(reactions),
         )
 
-    async def _files(self, session: SessionKey, config: Config, *, is_owner: bool) -> "_Came":
-        """Store the files that came with it, and have what is spoken in them written down."""
-        came = _Came()
-        channel = config.channel(session.provider)
-        most = channel.attachment_mb * 1024 * 1024
-        for number, file in enumerate(self.incoming.files):
-            name = one_line(file.name, most=60)
-            try:
-                if number >= MAX_ATTACHMENTS:
-                    raise MessageRefused(f"a message has {MAX_ATTACHMENTS} files at most.")
-                if (file.size or 0) > most:
-                    raise MessageRefused(f"files have {size_in_words(most)} at most here.")
-                content = await self._fetch(file)
-                if len(content) > most:
-                    raise MessageRefused(f"files have {size_in_words(most)} at most here.")
-                if channel.transcribe and is_recording(file):
-                    words = await transcript_of(file, content, channel.transcribe)
-                    came.said.append(words)
-                    came.heard.append(f"{words}\n{OF_PROGRAM.format(name=name)}")
-            except (MessageRefused, PlatformRefused) as refusal:
-                came.problems.append(f"The file {name} was not taken: {refusal}")
-                continue
-            except NotUnderstood as reason:
-                log.warning("a recording has no transcript: %s", reason)
-                why = f" ({reason})" if is_owner else ""
-                came.problems.append(NOT_UNDERSTOOD.format(name=name, why=why))
-                came.heard.append(WITHOUT.format(name=name))
-            try:
-                blobs = self.door.fleet.blobs
-                came.files.append(await blobs.put(session.sid, file.name, content, chat=session))
-            except (MessageRefused, RedisRefused) as refusal:
-                came.problems.append(f"The file {name} was not taken: {refusal}")
-        return came
-
-    async def _fetch(self, file: IncomingFile) -> bytes:
-        """Return a file's content. Raises `PlatformRefused`, also if it is not to be had."""
-        for _ in range(TRIES):
-            try:
-                async with asyncio.timeout(FETCH_S):
-                    return await self.source.fetch(file)
-            except PlatformRefused:
-                raise
-            except (RemoteClawError, TimeoutError) as error:
-                log.warning("a file can't be fetched yet: %s", error)
-            await asyncio.sleep(1)
-        raise PlatformRefused("it could not be fetched; send it again.")
-
     async def _say(
         self, text: str, *, call: tuple[str, str] | None = None, is_silent: bool = False
     ) -> None:
@@ -410,16 +363,3 @@ class Arrival:
             await door.fleet.calls.messages(None, name, [place], note=None)
         except CallRefused as refusal:  # by Redis: there is no turn that could be over
             raise RedisRefused(str(refusal)) from None
-
-
-@dataclass(slots=True)
-class _Came:
-    """What came with a message."""
-
-    files: list[Attachment] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    """What is spoken in them."""
-    heard: list[str] = field(default_factory=list)
-    """The same as the agent is told it."""
-    problems: list[str] = field(default_factory=list)
-    """Why files are left out or not understood."""

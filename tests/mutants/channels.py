@@ -514,7 +514,7 @@ MUTANTS = (
         before="if len(content) > most:",
         after="if False:",
         test="test_a_file_whose_size_is_not_told_is_refused_when_it_is_there",
-        within="arrival",
+        within="files",
     ),
     Mutant(
         "a message that fails here without a word",
