@@ -80,10 +80,12 @@ async def answer_request(
     name: str,
     is_owner: bool,
     words: str = "",
+    message: str = "",
 ) -> Told:
     """Answer a request on behalf of somebody (CHANNEL:ID), and return what they are told.
 
     The first answer counts; every other one is told who has decided what, and when.
+    `message` is the platform's id of the message that answers, if one does.
     """
     if not may_answer(config, by, request.people, is_owner=is_owner):
         return Told(NOT_YOURS)
@@ -98,7 +100,11 @@ async def answer_request(
     go_on = GO_ON_WITH if request.is_question else GO_ON
     going_on = go_on.format(**about, tool=request.tool, before=request.before)
     is_done, state, answer = await fleet.asks.answer(
-        request, answered, words=_words(request, answered), going_on=going_on
+        request,
+        answered,
+        words=_words(request, answered),
+        going_on=going_on,
+        message=message,
     )
     if answer is None or state == "void":
         return Told(ENDED.get(state, GONE))
@@ -193,6 +199,9 @@ async def in_passing(text: str, asked: Asked) -> Answer | None:
     is_number = _NUMBERS.fullmatch(text)
     if not text or not (is_number or asked.reply_to):
         return None
+    if again := await asked.fleet.asks.answered_by(asked.session.sid, asked.id):
+        assert again.answer, "it has answered that"
+        return await _tell(asked, again, again.answer.verdict, again.answer.words)
     waiting = await asked.fleet.asks.of_session(asked.session.sid)
     for request in waiting:
         if request.is_question and request.shown and request.shown == asked.reply_to:
@@ -222,6 +231,8 @@ async def _request(asked: Asked, id_: str) -> Request | Answer:
     asks = asked.fleet.asks
     if id_:
         return await asks.find(id_) or Answer(GONE)
+    if again := await asks.answered_by(asked.session.sid, asked.id):
+        return again
     waiting = await asks.of_session(asked.session.sid)
     if len(waiting) == 1:
         return waiting[0]
@@ -239,6 +250,7 @@ async def _tell(asked: Asked, request: Request, verdict: Verdict, words: str) ->
         name=asked.sender_name or asked.sender,
         is_owner=asked.is_owner,
         words=words,
+        message=asked.id,
     )
     is_here = request.session == asked.session
     return Answer("" if is_here and told.is_shown else told.text)

@@ -102,6 +102,8 @@ class Request:
     until_ms: int = 0
     """Until when it can be answered, or what was granted passes, or the turn waits."""
     answer: Answered | None = None
+    message: str = ""
+    """The platform's id of the message that has answered it, if one has."""
 
     @classmethod
     def decode(cls, id_: str, fields: Mapping[bytes, bytes]) -> Self:
@@ -116,6 +118,7 @@ class Request:
             until_ms=int(fields[b"until_ms"]),
             answer=Answered.decode(answer) if answer else None,
             shown=fields.get(b"shown", b"").decode(),
+            message=fields.get(b"message", b"").decode(),
         )
 
     def encode(self) -> bytes:
@@ -193,8 +196,16 @@ class Asks:
 
     async def of_session(self, sid: str) -> list[Request]:
         """Return a session's requests that can be answered, oldest first."""
-        ids = await self._scripts.call(self._scripts.client.zrange, keys.asked(sid), -64, -1)
-        return [one for one in await self._read(ids) if one.is_waiting]
+        return [one for one in await self._of_session(sid) if one.is_waiting]
+
+    async def answered_by(self, sid: str, message: str) -> Request | None:
+        """Return the session's request that a message has answered: it may be read twice."""
+        found = await self._of_session(sid)
+        return next((one for one in found if message and one.message == message), None)
+
+    async def _of_session(self, sid: str) -> list[Request]:
+        client = self._scripts.client
+        return await self._read(await self._scripts.call(client.zrange, keys.asked(sid), 0, -1))
 
     async def _read(self, ids: Sequence[bytes]) -> list[Request]:
         client = self._scripts.client
@@ -214,19 +225,26 @@ class Asks:
         return sorted(requests, key=lambda one: one.asked_ms)
 
     async def answer(
-        self, request: Request, answered: Answered, *, words: str, going_on: str
+        self,
+        request: Request,
+        answered: Answered,
+        *,
+        words: str,
+        going_on: str,
+        message: str = "",
     ) -> tuple[bool, State, Answered | None]:
         """Answer a request; return whether it counts, and what is true now.
 
         The messages that show it say `words` from then on. If no turn waits any more, the session
         is told to go on, by an entry that says `going_on` on behalf of those who asked.
         Whether they may answer is for the caller to know. Repeating it is harmless.
+        `message` is the platform's id of the message that answers, if one does.
         """
         session = request.session
-        message = session.message(
+        waking = session.message(
             id=f"ask-{request.id}", text=going_on, from_="operator", timestamp=now_ms()
         )
-        entry = encode_entry(message, request.deliver, "verdict", people=request.people)
+        entry = encode_entry(waking, request.deliver, "verdict", people=request.people)
         text = orjson.dumps(asdict(answered))
         remembered = {"tool": request.tool, "what": request.what} | {
             "name": answered.name,
@@ -245,6 +263,7 @@ class Asks:
                 "id": request.id,
                 "answer": text,
                 "by": f"{answered.by} {answered.verdict} {answered.words}",
+                "message": message,
                 "verdict": answered.verdict,
                 "remembered": orjson.dumps(remembered),
                 "words": words,
@@ -341,9 +360,10 @@ class TurnAsks:
         return state.decode(), Answered.decode(answer) if answer else None
 
     async def lapse(self, *, is_needed: bool) -> bool:
-        """Wait no longer for answers; False if another turn lets its worker go instead.
+        """Wait no longer for answers; False if the turn goes on.
 
-        `is_needed` says that other sessions wait for a worker.
+        `is_needed` says that other sessions wait for a worker: another turn may let its own go
+        instead, and an answer may have come.
         """
         done = await self._lease.run_fenced(
             "lapse",

@@ -68,6 +68,7 @@ class Permissions:
         self._denied: Counter[str] = Counter()
         self._open: dict[str, str] = {}
         """The requests that the agent waits for: their ids, by the agent's own."""
+        self._asking = asyncio.Lock()
         self.lapsed: tuple[str, ...] = ()
         """The requests for which the turn was ended, because nobody has answered."""
 
@@ -113,7 +114,9 @@ class Permissions:
 
     async def retract(self, event_id: str) -> None:
         """Close what the agent does not wait for any more."""
-        if name := self._open.get(event_id):
+        async with self._asking:  # it may be on its way to Redis
+            name = self._open.get(event_id)
+        if name:
             await self._asks.retract(name, RETRACTED)
 
     def _request(
@@ -144,12 +147,13 @@ class Permissions:
     ) -> Answered | Decision:
         """Ask, and wait for the answer; a decision where nobody has to be waited for."""
         while True:
-            verdict, name = await self._ask(request, digest=digest, rule=rule)
-            if verdict == "allowed":
-                return Decision("allow")
-            if verdict == "full":
-                return Decision("deny", TOO_MANY)
-            self._open[event.id] = name
+            async with self._asking:
+                verdict, name = await self._ask(request, digest=digest, rule=rule)
+                if verdict == "allowed":
+                    return Decision("allow")
+                if verdict == "full":
+                    return Decision("deny", TOO_MANY)
+                self._open[event.id] = name
             try:
                 if answer := await self._answer(name):
                     return answer

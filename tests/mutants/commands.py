@@ -100,6 +100,12 @@ MUTANTS = (
         test="test_only_owners_take_back_what_is_allowed",
     ),
     Mutant(
+        "a number that is for the agent when it is read again",
+        before="if again := await asked.fleet.asks.answered_by(asked.session.sid, asked.id):",
+        after="if again := None:",
+        test="test_a_chat_reads_once_what_became_of_a_request",
+    ),
+    Mutant(
         "a question that is allowed",
         before="if request.is_question and (",
         after="if False and (",

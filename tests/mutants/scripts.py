@@ -965,6 +965,26 @@ MUTANTS = (
         within="lapse",
     ),
     Mutant(
+        "an answer that is lost because the worker is needed",
+        before="state == 'answered' and args.is_needed == '1' then return 0 end",
+        after="false then return 0 end",
+        test="test_an_answer_in_the_moment_in_which_the_worker_is_needed_is_heard",
+        within="lapse",
+    ),
+    Mutant(
+        "a stop that forgets older requests",
+        before="redis.call('ZREVRANGE', 'rc:asked:{' .. sid .. '}', 0, -1)",
+        after="redis.call('ZREVRANGE', 'rc:asked:{' .. sid .. '}', 0, 63)",
+        test="test_none_of_many_requests_outlives_a_stop",
+    ),
+    Mutant(
+        "a session that looks at all that it has ever asked",
+        before="redis.call('ZREM', keys.asked, id)",
+        after="",
+        test="test_a_later_answer_wakes_the_session_and_passes_once",
+        within="ask",
+    ),
+    Mutant(
         "words of a command that pose as an answer",
         before="'%CLOSING-' .. string.sub(ask, #'rc:ask:' + 1) .. '%'",
         after="'%CLOSING'",

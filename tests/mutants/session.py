@@ -286,10 +286,10 @@ MUTANTS = (
         within="Permissions._answer",
     ),
     Mutant(
-        "a tool that is asked for again and again",
-        before="if self._denied[tool] >= MOST_DENIALS:",
-        after="if False:",
-        test="test_after_three_denials_nobody_is_asked",
+        "a request that is taken back while it is asked",
+        before="async with self._asking:  # it may be on its way to Redis",
+        after="if True:",
+        test="test_what_is_taken_back_while_it_is_asked_does_not_wait",
     ),
     Mutant(
         "a title that poses as a tool",

@@ -19,10 +19,13 @@ from remoteclaw.commands.answering import (
 )
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost
+from remoteclaw.events import PermissionEvent
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.asks import Request, TurnAsks
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.inbound import Accepted, decode_entry
+from remoteclaw.messages import Turn
 from remoteclaw.session.drain import Drain
+from remoteclaw.session.permission import RETRACTED, Permissions
 from tests.support.asks import (
     BODY,
     answered,
@@ -34,6 +37,7 @@ from tests.support.asks import (
 )
 from tests.support.bridges import acp_script
 from tests.support.conversations import drain
+from tests.support.leases import begun
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
 
@@ -124,6 +128,8 @@ async def test_a_later_answer_wakes_the_session_and_passes_once(agent: Stack) ->
     assert second.id != request.id
     await answered(agent, second, "deny")
     await task
+    client: Any = agent.fleet.scripts.client
+    assert await client.zrange(keys.asked(again.session.sid), 0, -1) == [second.id.encode()]
 
 
 async def test_a_request_is_void_once_it_is_stopped(agent: Stack) -> None:
@@ -166,6 +172,25 @@ async def test_the_last_worker_is_let_go_for_another_session(agent: Stack) -> No
     assert "I wait for an answer" in said(await agent.outcome(accepted))
 
 
+async def test_an_answer_in_the_moment_in_which_the_worker_is_needed_is_heard(
+    agent: Stack,
+) -> None:
+    accepted = await agent.append("touch x")
+    proxy = await agent.proxied()
+    failpoint = proxy.arm("lapse", "before")
+    fleet, config = agent.open_at(proxy.url), load_config(agent.home.config_file, {})
+    task = asyncio.create_task(Drain(fleet, config, agent.home, Hooks()).run(accepted.session.sid))
+    request = await open_request(agent)
+    await agent.append("touch y", channel_id="chat-2")
+    await failpoint.wait()
+
+    assert (await answered(agent, request, "once")).startswith("Allowed once")
+    failpoint.release()
+    await task
+
+    assert "touch x yes" in said(await agent.outcome(accepted))
+
+
 async def test_a_chat_reads_once_what_became_of_a_request(agent: Stack) -> None:
     """The message that shows it says so; who answers by a command there isn't told it again."""
     accepted = await agent.append("touch x")
@@ -187,6 +212,8 @@ async def test_a_chat_reads_once_what_became_of_a_request(agent: Stack) -> None:
 
     assert told is not None
     assert told.text == ""
+    assert await in_passing("1", asked) == told  # it is read again after a crash
+    assert await in_passing("1", replace(asked, id="2")) is None
     cards = [text async for text in shown(agent) if "Allowed once by alice" in text]
     assert len(cards) == 1
 
@@ -476,6 +503,41 @@ async def test_an_answer_after_the_conversation_has_ended(agent: Stack) -> None:
 
     assert await answered(agent, request, "once") == ENDED["void"]
     assert "ended" in [text async for text in shown(agent)][-2]
+
+
+async def test_none_of_many_requests_outlives_a_stop(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    first = await put_request(stack, accepted, tool="Bash", what="touch x")
+    await sooner(stack, first)
+    client: Any = stack.fleet.scripts.client
+    asked = {f"later{number}": first.asked_ms + 1 for number in range(70)}
+    await client.zadd(keys.asked(accepted.session.sid), asked)
+
+    await stack.fleet.sessions.stop(accepted.session.sid)
+
+    assert await answered(stack, first, "once") == ENDED["void"]
+
+
+async def test_what_is_taken_back_while_it_is_asked_does_not_wait(stack: Stack) -> None:
+    proxy = await stack.proxied()
+    fleet, config = stack.open_at(proxy.url), load_config(stack.home.config_file, {})
+    lease, accepted = await begun(fleet, "touch x")
+    entry = decode_entry(*(await lease.entries())[0])
+    turn = Turn(session=accepted.session, entries=(entry,))
+    permissions = Permissions(lease, turn, config, abort=asyncio.Event())
+    failpoint = proxy.arm("ask", "after")
+    event = PermissionEvent("r", "Bash", {"command": "touch x"}, shown="touch x")
+    deciding = asyncio.create_task(permissions.decide(event))
+    await failpoint.wait()
+
+    retracting = asyncio.create_task(permissions.retract("r"))
+    await asyncio.sleep(0)
+    failpoint.release()
+    await retracting
+    deciding.cancel()
+
+    assert await stack.fleet.asks.waiting() == []
+    assert RETRACTED in [text async for text in shown(stack)][-1]
 
 
 async def test_what_the_agent_has_said_stands_before_the_card(agent: Stack) -> None:

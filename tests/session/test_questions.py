@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ async def write(stack: Stack, accepted: Accepted, text: str, reply_to: str = "")
     taken = await commands.take(
         text,
         lambda rest: Asked(
-            id="m",
+            id=uuid.uuid4().hex,
             rest=rest,
             session=accepted.session,
             sender="alice",

@@ -8,9 +8,9 @@ local ASKS = 'rc:asks'
 -- How long a lapsed request can be answered, and how long what was granted then passes, in milliseconds.
 local VALID_MS, GRANT_MS = 24 * HOUR_MS, HOUR_MS
 
--- The newest requests of a session.
+-- The requests of a session that could still come to something, and those of its turn; the newest first.
 local function asked_of(sid)
-  return redis.call('ZREVRANGE', 'rc:asked:{' .. sid .. '}', 0, 63)
+  return redis.call('ZREVRANGE', 'rc:asked:{' .. sid .. '}', 0, -1)
 end
 
 -- Have the messages that show a request say what became of it.

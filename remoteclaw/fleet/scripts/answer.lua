@@ -2,8 +2,9 @@
 -- session is woken to go on.
 -- uses: replies, asks, entries
 -- keys: ask, asks, state, inbound, active, sessions, rules, grants
--- args: id, answer, by, verdict, remembered, words, sid, entry, grace_ms, outcomes, session_key, lane, bell
+-- args: id, answer, by, message, verdict, remembered, words, sid, entry, grace_ms, outcomes, session_key, lane, bell
 --   by: who answers, and what, as one name: the same again is the same answer
+--   message: the platform's id of the message that answers, if one does
 -- → done|late, state, answer as JSON, queue if a hint is due, else nothing
 local state, turn, digest, rule, until_ms, by, before = unpack(redis.call('HMGET', keys.ask, 'state', 'turn', 'digest',
   'rule', 'until_ms', 'by', 'answer'))
@@ -19,7 +20,8 @@ if state == 'lapsed' and tonumber(until_ms) <= now then
   close_ask(args.id, 'expired', 'Nobody answered in time.')
   return {'late', 'expired', '', ''}
 end
-redis.call('HSET', keys.ask, 'answer', args.answer, 'by', args.by, 'answered_ms', now)
+redis.call('HSET', keys.ask, 'answer', args.answer, 'by', args.by, 'answered_ms', now,
+  'message', args.message)
 redis.call('PEXPIRE', keys.ask, redis.call('HGET', keys.ask, 'keep_ms'))
 if args.verdict == 'conversation' then
   redis.call('HSET', keys.rules, rule, args.remembered)

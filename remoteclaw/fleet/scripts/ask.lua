@@ -49,6 +49,8 @@ for _, id in ipairs(asked_of(args.sid)) do
     end
     if given_turn == turn and given ~= attempt then is_again = '1' end
   end
+  local is_pending = state == 'open' or state == 'answered' or state == 'lapsed' or state == 'granted'
+  if not is_pending and of ~= turn and given_turn ~= turn then redis.call('ZREM', keys.asked, id) end
 end
 if is_again ~= args.is_again then return {'again', ''} end
 if open >= tonumber(args.most) or redis.call('ZCARD', keys.asks) >= tonumber(args.most_of_all) then return {'full', ''} end
