@@ -87,7 +87,7 @@ async def answer_request(
     The first answer counts; every other one is told who has decided what, and when.
     `message` is the platform's id of the message that answers, if one does.
     """
-    if not may_answer(config, by, request.people, is_owner=is_owner):
+    if not may_answer(config, request.session, by, request.people, is_owner=is_owner):
         return Told(NOT_YOURS)
     if request.is_question and (
         verdict in ("once", "conversation") or not (words or verdict == "deny")

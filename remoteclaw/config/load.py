@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from remoteclaw.config.approvals import check_chats
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig, Config
 from remoteclaw.config.rights import section_named
@@ -79,6 +80,7 @@ def parse_config(content: bytes, file: Path, environment: Mapping[str, str]) -> 
     except ValidationError as error:
         raise ConfigError(_explain(error, str(file), sources, path)) from None
     check_tools(config)
+    check_chats(config)
     return config
 
 

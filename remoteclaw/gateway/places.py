@@ -4,29 +4,19 @@ Ids of some platforms have a colon. So the part before one is a channel only if 
 """
 
 import re
-from dataclasses import dataclass
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.replies import Readers
 from remoteclaw.gateway.call import Call
+from remoteclaw.messages import ChatPlace
 
-__all__ = ["Place", "current_place", "place_of"]
+__all__ = ["current_place", "place_of"]
 
 #: How names of channels look, with or without an account.
 _CHANNEL = re.compile(r"[a-z][a-z0-9_-]{1,30}(/.*)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A chat, and where it is."""
-
-    provider: str
-    account: str
-    chat: str
-    thread: str | None = None
-
-
-def current_place(call: Call) -> Place:
+def current_place(call: Call) -> ChatPlace:
     """Return the chat and thread of the session that a call is about."""
     session = call.session
     if session is None:
@@ -34,10 +24,10 @@ def current_place(call: Call) -> Place:
             "INVALID_REQUEST",
             f"{call.method.name} is about a session's chat: say by sessionKey which session's.",
         )
-    return Place(session.provider, session.account, session.channel_id, session.thread)
+    return session.place
 
 
-def place_of(call: Call, readers: Readers, target: str) -> Place:
+def place_of(call: Call, readers: Readers, target: str) -> ChatPlace:
     """Return the chat that a call names: CHAT, CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT.
 
     Raises `CallRefused` with what there is, if there is no such channel or account.
@@ -49,7 +39,7 @@ def place_of(call: Call, readers: Readers, target: str) -> Place:
         if not chat:
             raise CallRefused("INVALID_REQUEST", f"Behind {name}: there is no chat.")
         named = account if slash else None
-        return Place(provider, _account_of(call, readers, provider, named), chat)
+        return ChatPlace(provider, _account_of(call, readers, provider, named), chat)
     listed = ", ".join(sorted(channels)) or "none"
     session = call.session
     if session is None:
@@ -63,7 +53,7 @@ def place_of(call: Call, readers: Readers, target: str) -> Place:
             f"There is no channel {provider[:40]!r}: there are {listed}. A chat of this channel is "
             "named by its id alone.",
         )
-    return Place(session.provider, _account_of(call, readers, session.provider), target)
+    return ChatPlace(session.provider, _account_of(call, readers, session.provider), target)
 
 
 def _channels(call: Call, readers: Readers) -> set[str]:

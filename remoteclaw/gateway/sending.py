@@ -22,11 +22,10 @@ from remoteclaw.fleet.receipts import PlatformReceipt
 from remoteclaw.fleet.replies import Readers
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.gateway.call import Call
-from remoteclaw.gateway.places import Place
 from remoteclaw.gateway.rights import is_for_owner, may_send
 from remoteclaw.host.fetch import fetch
 from remoteclaw.host.files import UnfitFile, mime_type_of
-from remoteclaw.messages import Attachment, SessionKey, file_name
+from remoteclaw.messages import Attachment, ChatPlace, SessionKey, file_name
 from remoteclaw.protocols import FILES
 from remoteclaw.tools.chats import Sent
 
@@ -53,10 +52,10 @@ class Message:
 async def send(
     call: Call,
     readers: Readers,
-    places: Sequence[Place],
+    places: Sequence[ChatPlace],
     message: Message,
     *,
-    noted_to: Place | None,
+    noted_to: ChatPlace | None,
 ) -> list[Sent]:
     """Have one message delivered to some chats, once per call id.
 
@@ -103,7 +102,7 @@ async def send(
     return sent
 
 
-def _check_may_send(call: Call, place: Place) -> None:
+def _check_may_send(call: Call, place: ChatPlace) -> None:
     """Refuse what an agent would send to a chat that is not for the people of its turn."""
     if call.caller is None:
         return
@@ -118,7 +117,7 @@ def _check_may_send(call: Call, place: Place) -> None:
         )
 
 
-def _attributed(call: Call, place: Place, text: str) -> str:
+def _attributed(call: Call, place: ChatPlace, text: str) -> str:
     """Return a text that says from which chat it comes, if it goes to another one."""
     if call.caller is None:
         return text
@@ -141,7 +140,7 @@ async def _answers(call: Call, ids: Iterable[Sequence[str]]) -> dict[str, Platfo
 
 def _on_streams(
     call: Call,
-    places: Sequence[Place],
+    places: Sequence[ChatPlace],
     parts: Sequence[Sequence[str]],
     message: Message,
     files: Sequence[Attachment],
@@ -170,7 +169,7 @@ def _on_streams(
 
 
 def _sent(
-    place: Place, ids: Sequence[str], answers: Mapping[str, PlatformReceipt], *, is_there: bool
+    place: ChatPlace, ids: Sequence[str], answers: Mapping[str, PlatformReceipt], *, is_there: bool
 ) -> Sent:
     """Return what came of a message, which may have several parts."""
     told = [answers[each] for each in ids if each in answers]
@@ -201,7 +200,7 @@ def _cut(channel: ChannelConfig, text: str) -> list[str]:
     return [chunk for chunk in (*chunker.feed(text), chunker.finish()) if chunk]
 
 
-def _note(call: Call, message: Message, place: Place | None) -> dict[str, Any]:
+def _note(call: Call, message: Message, place: ChatPlace | None) -> dict[str, Any]:
     """Return what the turn's record says of a call."""
     where = (
         {

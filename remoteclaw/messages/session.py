@@ -6,12 +6,44 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote, unquote
 
-from remoteclaw.messages.chat import ChannelMessage
+from remoteclaw.messages.chat import ChannelMessage, channel_name
 
-__all__ = ["EVERYONE", "SessionKey"]
+__all__ = ["DEFAULT_ACCOUNT", "EVERYONE", "ChatPlace", "SessionKey"]
 
 #: The user of a session that all people of its chat share. It is no one's id, so no one's rights.
 EVERYONE = "*"
+
+
+#: The account of a channel without a name of its own: its settings are the channel's own table.
+DEFAULT_ACCOUNT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPlace:
+    """A chat, or a thread of it, of an account."""
+
+    provider: str
+    account: str
+    chat: str
+    thread: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, thread: str | None = None) -> Self:
+        """Return the place that people call CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT.
+
+        Raises ValueError for anything else.
+        """
+        name, _, chat = text.partition(":")
+        provider, slash, account = name.partition("/")
+        if not chat or (slash and not account):
+            raise ValueError(f"is {text!r}: write CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT")
+        return cls(channel_name(provider), account or DEFAULT_ACCOUNT, chat, thread)
+
+    def __str__(self) -> str:
+        """Return the place as people call it."""
+        account = "" if self.account == DEFAULT_ACCOUNT else f"/{self.account}"
+        thread = "" if self.thread is None else f", thread {self.thread}"
+        return f"{self.provider}{account}:{self.chat}{thread}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +78,11 @@ class SessionKey:
             user=EVERYONE if is_shared else message.from_,
             thread=message.thread_id,
         )
+
+    @property
+    def place(self) -> ChatPlace:
+        """Where its conversation is."""
+        return ChatPlace(self.provider, self.account, self.channel_id, self.thread)
 
     @property
     def is_shared(self) -> bool:

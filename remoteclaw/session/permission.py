@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.config.approvals import can_be_asked
+from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.model import Config
 from remoteclaw.events import Intent, PermissionEvent, Question
 from remoteclaw.fleet import keys
@@ -62,6 +62,7 @@ class Permissions:
         self._lease = lease
         self._turn = turn
         self._config = config
+        self._approvals = approvals_of(config, lease.session)
         self._abort = abort
         self._asks = TurnAsks(lease, turn.id)
         self._news: set[asyncio.Event] = set()
@@ -76,7 +77,7 @@ class Permissions:
     def can_ask(self) -> bool:
         """Whether there is somebody to ask, and a chat to do it in."""
         is_in_chat = self._turn.entries[-1].deliver == "channel"
-        return is_in_chat and can_be_asked(self._config, self._lease.session.provider)
+        return is_in_chat and can_be_asked(self._config, self._lease.session)
 
     @property
     def words(self) -> str:
@@ -163,7 +164,6 @@ class Permissions:
 
     async def _ask(self, request: Request, *, digest: str, rule: str) -> tuple[str, str]:
         """Make the record; return what came of it, as `TurnAsks.ask()` does."""
-        hold_s = self._config.approvals.hold_s
         is_again = False
         while True:
             told, name = await self._asks.ask(
@@ -171,7 +171,7 @@ class Permissions:
                 digest=digest,
                 rule=rule,
                 is_again=is_again,
-                hold_ms=hold_s * 1000,
+                hold_ms=self._approvals.hold_s * 1000,
                 keep_ms=self._config.record.keep_ms,
                 shown=self._shown(request, is_again=is_again),
             )
@@ -212,7 +212,7 @@ class Permissions:
         self._news.add(news)
         needed = asyncio.create_task(self._lease.needed())
         try:
-            async with asyncio.timeout(self._config.approvals.hold_s) as hold:
+            async with asyncio.timeout(self._approvals.hold_s) as hold:
                 while True:
                     news.clear()
                     state, answer = await self._asks.take(name)

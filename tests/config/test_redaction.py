@@ -28,6 +28,7 @@ SHOWN = {
     *("Config.projects", "McpServerSettings.command", "RedisConfig.maxmemory"),
     *("ResetConfig.daily", "ResetConfig.timezone"),
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
+    *("ApprovalsConfig.chat", "ApprovalsConfig.thread"),
     *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow", "ToolsConfig.approve"),
     *("ChannelConfig.instructions", "ChannelConfig.formatting", "ChannelConfig.owners"),
     *("ChannelConfig.authorized_senders", "ChannelConfig.attachment_types"),

@@ -4,6 +4,30 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a wide table that goes before a narrow one",
+        before="sections = (config, agent, channel, group and group[1])",
+        after="sections = (group and group[1], channel, agent, config)",
+        test="test_the_narrowest_table_decides_each_setting",
+    ),
+    Mutant(
+        "a group's table in a direct chat",
+        before="is_direct = session.user == session.channel_id",
+        after="is_direct = False",
+        test="test_the_narrowest_table_decides_each_setting",
+    ),
+    Mutant(
+        "requests to a chat where nothing is sent",
+        before="check_chats(config)",
+        after="",
+        test="test_a_chat_that_nothing_is_sent_to_is_refused",
+    ),
+    Mutant(
+        "a request that leaves its own chat for itself",
+        before="return replace(found, chat=None) if found.chat == session.place else found",
+        after="return found",
+        test="test_in_the_chat_itself_nobody_is_asked_elsewhere",
+    ),
+    Mutant(
         "a profile that goes before the file",
         before="if key not in named.model_fields_set",
         after="if True",

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from remoteclaw.config.home import state_directory
+from remoteclaw.config.model.approvals import ApprovalsConfig
 from remoteclaw.config.model.section import MOST_S, Section, check_names, zone_name
 from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.permissions import Rule
@@ -116,6 +117,8 @@ class AgentConfig(Section):
     """Seconds for which an idle agent process is kept warm for the next message."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools it may use."""
+    approvals: ApprovalsConfig = Field(default_factory=ApprovalsConfig)
+    """Who answers what it asks people for."""
 
     @field_validator("model")
     @classmethod

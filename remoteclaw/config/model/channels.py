@@ -9,18 +9,17 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
+from remoteclaw.config.model.approvals import ApprovalsConfig
 from remoteclaw.config.model.section import MOST, Section, check_ids, check_names
 from remoteclaw.config.model.sessions import ResetConfig
 from remoteclaw.config.model.tools import GroupConfig, SenderConfig, ToolsConfig
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
 from remoteclaw.errors import ConfigError
+from remoteclaw.messages import DEFAULT_ACCOUNT
 from remoteclaw.profiles import channel_of
 from remoteclaw.protocols import Unit
 
-__all__ = ["DEFAULT_ACCOUNT", "AccountConfig", "ChannelConfig", "TokenConfig", "accounts_of"]
-
-#: The name of the account whose settings are the channel's own table.
-DEFAULT_ACCOUNT = "default"
+__all__ = ["AccountConfig", "ChannelConfig", "TokenConfig", "accounts_of"]
 
 _T = TypeVar("_T")
 
@@ -39,6 +38,8 @@ class ChannelConfig(Section):
     Without it, a channel has none, except where everyone who writes is at this computer."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which tools agents may use there."""
+    approvals: ApprovalsConfig = Field(default_factory=ApprovalsConfig)
+    """Who answers what agents ask people for there."""
     senders: Annotated[dict[str, SenderConfig], BY_PEOPLE] = Field(default_factory=dict)
     """Settings for senders, by their ids."""
     groups: Annotated[dict[str, GroupConfig], BY_PEOPLE] = Field(default_factory=dict)

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from remoteclaw.config.model.approvals import ApprovalsConfig
 from remoteclaw.config.model.section import Section, check_ids
 from remoteclaw.config.rights import BY_PEOPLE
 
@@ -55,6 +56,8 @@ class GroupConfig(Section):
 
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which tools the agent may use there."""
+    approvals: ApprovalsConfig = Field(default_factory=ApprovalsConfig)
+    """Who answers what the agent asks people for there."""
     senders: Annotated[dict[str, SenderConfig], BY_PEOPLE] = Field(default_factory=dict)
     """Settings for senders there."""
 

@@ -14,9 +14,10 @@ from remoteclaw.fleet.receipts import PlatformReceipt
 from remoteclaw.fleet.replies import Readers
 from remoteclaw.fleet.reply import operation_payload
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.places import Place, current_place, place_of
+from remoteclaw.gateway.places import current_place, place_of
 from remoteclaw.gateway.rights import is_for_owner
 from remoteclaw.gateway.sending import Message, send
+from remoteclaw.messages import ChatPlace
 from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import Operation
 from remoteclaw.tools import chats as contract
@@ -65,7 +66,7 @@ async def _thread_reply(call: Call, params: contract.ThreadReplyParams) -> contr
     return await _send_here(call, place, Message(params.message))
 
 
-def _in_thread(place: Place, thread: str | None) -> Place:
+def _in_thread(place: ChatPlace, thread: str | None) -> ChatPlace:
     """Return a thread of a chat, if one is named; raises `CallRefused` where there are none."""
     if thread is None:
         return place
@@ -77,7 +78,7 @@ def _in_thread(place: Place, thread: str | None) -> Place:
     return replace(place, thread=thread)
 
 
-async def _send_here(call: Call, place: Place, message: Message) -> contract.Sent:
+async def _send_here(call: Call, place: ChatPlace, message: Message) -> contract.Sent:
     readers = await call.fleet.replies.readers()
     (sent,) = await send(call, readers, [place], message, noted_to=place)
     return sent
@@ -194,7 +195,7 @@ async def _operate(
     return answer
 
 
-def _place_of(call: Call, readers: Readers, chat: str | None) -> Place:
+def _place_of(call: Call, readers: Readers, chat: str | None) -> ChatPlace:
     """Return the current chat, or another one of the same channel."""
     if chat is None:
         return current_place(call)
