@@ -16,13 +16,15 @@ from remoteclaw.errors import NotFound
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S, encode_entry, entry_args, entry_keys
+from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import Deliver, SessionKey
+from remoteclaw.protocols import Card
 
 if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease
 
-__all__ = ["Answered", "Asks", "Request", "State", "TurnAsks", "Verdict", "new_id"]
+__all__ = ["Answered", "Asks", "Request", "State", "TurnAsks", "Verdict", "new_id", "shown_by"]
 
 #: How many requests of one session wait at once, and how many in all.
 MOST_OF_SESSION, MOST_OF_ALL = 8, 1000
@@ -38,6 +40,9 @@ Verdict = Literal["once", "conversation", "deny", "words"]
 State = Literal[
     "open", "answered", "given", "lapsed", "granted", "used", "denied", "expired", "void", "gone"
 ]
+
+#: What stands in the message that shows a request where what became of it will; no agent knows it.
+CLOSING = "%CLOSING-{id}%"
 
 #: The answers to a request for a permission.
 PERMISSION = (
@@ -149,6 +154,39 @@ _KEPT = (
     *("turn", "tool", "what", "where", "deliver", "people"),
     *("is_question", "choices", "is_multiple", "before"),
 )
+
+
+def shown_by(
+    request: Request,
+    stream: str,
+    channel_id: str,
+    thread_id: str | None,
+    *,
+    attempt: int,
+    text: str,
+    how: str = "",
+) -> tuple[str, bytes, bytes]:
+    """Return what shows a request: the stream of the message, itself, and what becomes of it.
+
+    `how` says how it is answered, as long as it can be.
+    """
+
+    def payload(text: str, choices: Sequence[tuple[str, str]]) -> bytes:
+        said = reply_payload(
+            sid=request.session.sid,
+            turn=request.turn,
+            attempt=attempt,
+            index=0,
+            channel_id=channel_id,
+            thread_id=thread_id,
+            text=text,
+            call=f"ask:{request.id}" + ("" if choices else ":closed"),
+            card=Card(request.id, tuple(choices)),
+        )
+        return orjson.dumps(said)
+
+    closing = payload(f"{text}\n\n{CLOSING.format(id=request.id)}", ())
+    return stream, payload(f"{text}{how}", request.offered), closing
 
 
 class Asks:

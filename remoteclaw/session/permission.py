@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -19,11 +18,10 @@ from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.model import Config
 from remoteclaw.events import Intent, PermissionEvent, Question
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.asks import Answered, Request, TurnAsks, new_id
+from remoteclaw.fleet.asks import Answered, Request, TurnAsks, new_id, shown_by
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.messages import Turn, people_of
-from remoteclaw.protocols import Card, Decision
+from remoteclaw.protocols import Decision
 
 __all__ = ["Permissions"]
 
@@ -32,8 +30,6 @@ MOST_DENIALS = 3
 #: How often a turn looks whether its worker is needed while another one has let its own go, in
 #: seconds.
 LOOK_S = 0.25
-#: What stands in the message that shows a request where what became of it will; no agent knows it.
-CLOSING = "%CLOSING-{id}%"
 #: The names of tools that are shown: a title may be whatever an agent has written.
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,80}")
 
@@ -182,29 +178,19 @@ class Permissions:
     def _shown(self, request: Request, *, is_again: bool) -> tuple[str, bytes, bytes]:
         """Return the stream of the message that shows a request, itself, and what becomes of it."""
         session, message = self._lease.session, self._turn.entries[-1].message
-        text = _words(request, is_again=is_again)
-
-        def payload(text: str, choices: Sequence[tuple[str, str]]) -> bytes:
-            said = reply_payload(
-                sid=self._lease.sid,
-                turn=self._turn.id,
-                attempt=self._turn.attempt,
-                index=0,
-                channel_id=message.channel_id,
-                thread_id=message.thread_id,
-                text=text,
-                call=f"ask:{request.id}" + ("" if choices else ":closed"),
-                card=Card(request.id, tuple(choices)),
-            )
-            return orjson.dumps(said)
-
-        stream = keys.reply_stream(session.provider, session.account)
         how = ""
         if request.is_question:
             several = SEVERAL if request.is_multiple else ""
             how = f"\n\n{HOW.format(id=request.id)}{several}"
-        closing = payload(f"{text}\n\n{CLOSING.format(id=request.id)}", ())
-        return stream, payload(f"{text}{how}", request.offered), closing
+        return shown_by(
+            request,
+            keys.reply_stream(session.provider, session.account),
+            message.channel_id,
+            message.thread_id,
+            attempt=self._turn.attempt,
+            text=_words(request, is_again=is_again),
+            how=how,
+        )
 
     async def _answer(self, name: str) -> Answered | None:
         """Wait for the answer, as long as the turn may wait; None if Redis has lost the request."""
