@@ -17,7 +17,6 @@ from remoteclaw.events import (
     Intent,
     PermissionEvent,
     PermissionWithdrawnEvent,
-    Question,
     SteeredEvent,
     TextEvent,
 )
@@ -26,7 +25,8 @@ from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.claude_failure import Failures
 from remoteclaw.runtimes.claude_progress import Plan, TokensSoFar, usage_of
 from remoteclaw.runtimes.claude_text import AnswerReading
-from remoteclaw.runtimes.wire import Lines, count, mapping, mappings, text
+from remoteclaw.runtimes.questions import questions_of
+from remoteclaw.runtimes.wire import Lines, count, mapping, text
 
 __all__ = ["ClaudePeer", "ClaudeTurn", "Conversation"]
 
@@ -170,7 +170,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         self._asked[request_id] = message
         tool = text(request.get("tool_name"))
         asked = mapping(request.get("input"))
-        questions = _questions(asked) if tool == QUESTION else ()
+        questions = questions_of(asked) if tool == QUESTION else ()
         return [
             PermissionEvent(
                 request_id, tool, asked, intent=_intent(tool, asked), questions=questions
@@ -190,7 +190,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             return
         asked = mapping(request.get("input"))
         if decision.answers:
-            texts = (question.text for question in _questions(asked))
+            texts = (question.text for question in questions_of(asked))
             asked = {**asked, "answers": dict(zip(texts, decision.answers, strict=True))}
         await self._peer.respond(message, {"behavior": "allow", "updatedInput": asked})
 
@@ -280,22 +280,6 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             aborted=aborted,
         )
         return self._before.followed_by(run) if self._before else run
-
-
-def _questions(asked: Mapping[str, Any]) -> tuple[Question, ...]:
-    """Return what claude asks a person."""
-    return tuple(
-        Question(
-            text=text(each.get("question")),
-            header=text(each.get("header")),
-            choices=tuple(
-                (text(choice.get("label")), text(choice.get("description")))
-                for choice in mappings(each.get("options"))
-            ),
-            is_multiple=bool(each.get("multiSelect")),
-        )
-        for each in mappings(asked.get("questions"))
-    )
 
 
 def _intent(tool: str, asked: Mapping[str, Any]) -> Intent | None:

@@ -84,6 +84,8 @@ class CodexRuntime(BaseRuntime):
             f"shell_environment_policy.exclude={_KEYS}",
             # Agents of its own go on working when it is stopped.
             "features.multi_agent=false",
+            # Its model is offered the tool anyway, and told that it is for another mode.
+            "features.default_mode_request_user_input=true",
             _trust(spec),
         ]
         if not spec.trust_workspace:

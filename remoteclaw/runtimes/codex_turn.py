@@ -27,18 +27,27 @@ from remoteclaw.runtimes.codex_failure import failure_of
 from remoteclaw.runtimes.codex_items import TOOLS, output_of, plan_of, use_of
 from remoteclaw.runtimes.codex_looking import command_of, only_looks
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
+from remoteclaw.runtimes.questions import questions_of
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
 __all__ = ["CodexTurn", "deny", "tokens_of"]
 
-#: Requests for a permission.
-_PERMISSIONS = frozenset(
-    (
-        "item/commandExecution/requestApproval",
-        "item/fileChange/requestApproval",
-        "mcpServer/elicitation/request",
-    )
-)
+#: The requests for answers to its own questions, and to do more in this turn than its sandbox lets
+#: it; the latter is behind a feature of codex' own, `request_permissions_tool`.
+_QUESTIONS = "item/tool/requestUserInput"
+_WIDER = "item/permissions/requestApproval"
+#: The request about a server's tool, and for what a server itself wants of the person.
+_OF_SERVERS = "mcpServer/elicitation/request"
+#: The tools that requests for a permission are about.
+_ASKED_FOR = {
+    "item/commandExecution/requestApproval": "shell",
+    "item/fileChange/requestApproval": "apply_patch",
+    _QUESTIONS: "request_user_input",
+    _WIDER: "request_permissions",
+}
+#: What stands for an answer that nobody has given: the model reads nothing else.
+_UNANSWERED = "(No answer, says RemoteClaw: {why})"
+_NOT_NOW = "No person can be asked now."
 #: Fields of a request by which it is for more than one command, or one change of files.
 _MORE = ("additionalPermissions", "networkApprovalContext", "grantRoot")
 
@@ -108,14 +117,9 @@ class CodexTurn(CliTurn[RpcMessage]):
         message = self._asked.pop(permission_id, None)
         if message is None or message.id is None:
             return
-        if decision.verdict == "deny":
+        if decision.verdict == "deny" and message.method != _QUESTIONS:
             self._denied.append(_tool_of(message))
-        if message.method == "mcpServer/elicitation/request":
-            action = "decline" if decision.verdict == "deny" else "accept"
-            await self._peer.respond(message.id, {"action": action, "content": {}})
-            return
-        verdict = {"allow": "accept", "deny": "decline"}
-        await self._peer.respond(message.id, {"decision": verdict[decision.verdict]})
+        await self._peer.respond(message.id, _answer(message, decision))
 
     # -- what codex says -----------------------------------------------------------------------
 
@@ -171,13 +175,13 @@ class CodexTurn(CliTurn[RpcMessage]):
         return []
 
     async def _take_request(self, message: RpcMessage) -> list[AgentEvent]:
-        if message.method not in _PERMISSIONS:
+        if not _is_permission(message):
             await self._peer.refuse(message)
             return []
         if message.id is not None and only_looks(message, self._readable):
             await self._peer.respond(message.id, {"decision": "accept"})
             return []
-        if message.method == "mcpServer/elicitation/request" and not self._is_of_codex(message):
+        if message.method == _OF_SERVERS and not self._is_of_codex(message):
             await deny(self._peer, message)
             return []
         permission_id = str(message.id)
@@ -186,7 +190,8 @@ class CodexTurn(CliTurn[RpcMessage]):
         tool, intent, wanted = _tool_of(message), self._intent(message), _wanted(message)
         if changes := self._changes.get(text(message.params.get("itemId"))):
             wanted["changes"] = changes
-        return [PermissionEvent(permission_id, tool, wanted, server, intent)]
+        questions = questions_of(message.params) if message.method == _QUESTIONS else ()
+        return [PermissionEvent(permission_id, tool, wanted, server, intent, questions=questions)]
 
     def _intent(self, message: RpcMessage) -> Intent | None:
         """Return what a permission is for, unless codex asks for more than the call itself."""
@@ -202,7 +207,7 @@ class CodexTurn(CliTurn[RpcMessage]):
                 kinds = (mapping(change.get("kind")) for change in changes)
                 moved = [text(kind["move_path"]) for kind in kinds if kind.get("move_path")]
                 return Intent("Edit", paths=(*(text(each.get("path")) for each in changes), *moved))
-        return Intent(_tool_of(message))
+        return Intent(_tool_of(message)) if message.method == _OF_SERVERS else None
 
     def _is_of_codex(self, message: RpcMessage) -> bool:
         """Whether a question in a server's name is codex' own, whether it may use a tool.
@@ -291,12 +296,10 @@ class CodexTurn(CliTurn[RpcMessage]):
 
 async def deny(peer: RpcPeer, message: RpcMessage) -> None:
     """Answer a request that gets no decision."""
-    if message.id is None or message.method not in _PERMISSIONS:
+    if message.id is None or not _is_permission(message):
         await peer.refuse(message)
-    elif message.method == "mcpServer/elicitation/request":
-        await peer.respond(message.id, {"action": "decline"})
     else:
-        await peer.respond(message.id, {"decision": "decline"})
+        await peer.respond(message.id, _answer(message, Decision("deny", _NOT_NOW)))
 
 
 def tokens_of(params: Mapping[str, Any]) -> dict[str, int]:
@@ -305,12 +308,28 @@ def tokens_of(params: Mapping[str, Any]) -> dict[str, int]:
     return {name: count(value) for name, value in total.items()}
 
 
+def _is_permission(message: RpcMessage) -> bool:
+    return message.method in (*_ASKED_FOR, _OF_SERVERS)
+
+
+def _answer(message: RpcMessage, decision: Decision) -> dict[str, Any]:
+    """Return what answers a request."""
+    is_denied, params = decision.verdict == "deny", message.params
+    if message.method == _OF_SERVERS:
+        return {"action": "decline" if is_denied else "accept", "content": {}}
+    if message.method == _WIDER:  # for this turn
+        return {"permissions": {} if is_denied else mapping(params.get("permissions"))}
+    if message.method == _QUESTIONS:
+        ids = [text(asked.get("id")) for asked in mappings(params.get("questions"))]
+        nothing = [_UNANSWERED.format(why=decision.message)] * len(ids)
+        answers = zip(ids, nothing if is_denied else decision.answers, strict=True)
+        return {"answers": {id_: {"answers": [words]} for id_, words in answers}}
+    return {"decision": "decline" if is_denied else "accept"}
+
+
 def _tool_of(message: RpcMessage) -> str:
-    match message.method:
-        case "item/commandExecution/requestApproval":
-            return "shell"
-        case "item/fileChange/requestApproval":
-            return "apply_patch"
+    if tool := _ASKED_FOR.get(message.method):
+        return tool
     meta = mapping(message.params.get("_meta"))
     return f"mcp__{text(message.params.get('serverName'))}__{text(meta.get('tool_name'))}"
 
@@ -318,9 +337,9 @@ def _tool_of(message: RpcMessage) -> str:
 def _wanted(message: RpcMessage) -> dict[str, Any]:
     """Return what a request for a permission is about."""
     params = message.params
-    if message.method == "mcpServer/elicitation/request":
+    if message.method == _OF_SERVERS:
         return mapping(mapping(params.get("_meta")).get("tool_params"))
-    kept = ("command", "cwd", "reason", "grantRoot")
+    kept = ("command", "cwd", "reason", "grantRoot", "permissions", "questions")
     return {name: params[name] for name in kept if params.get(name) is not None}
 
 

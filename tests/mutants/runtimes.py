@@ -59,9 +59,27 @@ MUTANTS = (
     ),
     Mutant(
         "a permission that is given because somebody was asked",
-        before='"deny": "decline"}',
-        after='"deny": "accept"}',
+        before='return {"decision": "decline" if is_denied else "accept"}',
+        after='return {"decision": "accept"}',
         test="test_with_nobody_to_ask_nothing_is_done_and_the_person_is_told[codex]",
+    ),
+    Mutant(
+        "questions that codex may not ask",
+        before='"features.default_mode_request_user_input=true",',
+        after="",
+        test="test_the_real_codex_hears_a_number_and_own_words",
+    ),
+    Mutant(
+        "an answer to codex that nobody has given",
+        before="zip(ids, nothing if is_denied else decision.answers, strict=True)",
+        after="zip(ids, decision.answers)",
+        test="test_what_a_person_does_not_answer_codex_is_told_by_us",
+    ),
+    Mutant(
+        "more than its sandbox for codex, whatever a person says",
+        before='{"permissions": {} if is_denied else mapping(',
+        after='{"permissions": mapping(',
+        test="test_more_than_its_sandbox_codex_has_only_of_a_person",
     ),
     Mutant(
         "codex trusts whatever it works in",

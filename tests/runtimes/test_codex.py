@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
-from remoteclaw.events import AgentEvent, DoneEvent, Intent, PermissionEvent, TextEvent
-from remoteclaw.protocols import AgentSpec
+from remoteclaw.events import AgentEvent, DoneEvent, Intent, PermissionEvent, Question, TextEvent
+from remoteclaw.protocols import AgentSpec, Decision
 from remoteclaw.runtimes.codex import CodexRuntime
 from remoteclaw.runtimes.codex_looking import only_looks
 from remoteclaw.runtimes.codex_turn import CodexTurn
@@ -86,6 +87,82 @@ async def said(*messages: dict[str, Any]) -> list[AgentEvent]:
         pipes, RpcPeer(pipes, version=None), thread="ours", request=1, used={}, unasked=unasked
     )
     return [event for message in messages for event in await turn.take(RpcMessage.of(message))]
+
+
+async def told(request: dict[str, Any], decision: Decision) -> tuple[PermissionEvent, Any]:
+    """Return what codex asks with a request, and what it is answered."""
+    sent: list[Any] = []
+
+    class Pipes(SilentPipes):
+        async def write(self, line: bytes) -> None:
+            sent.append(orjson.loads(line))
+
+    pipes = Pipes()
+    turn = CodexTurn(pipes, RpcPeer(pipes, version=None), thread="ours", request=1, used={})
+    (event,) = await turn.take(RpcMessage.of(request))
+    assert isinstance(event, PermissionEvent)
+    await turn.answer(event.id, decision)
+    return event, sent[0]["result"]
+
+
+#: As codex 0.169.0 has sent them.
+ASKED: dict[str, Any] = {
+    "method": "item/tool/requestUserInput",
+    "id": 0,
+    "params": {
+        "threadId": "ours",
+        "itemId": "call_1",
+        "isBlocking": False,
+        "questions": [
+            {
+                "id": "db",
+                "header": "DB",
+                "question": "Which DB?",
+                "isOther": True,
+                "isSecret": False,
+                "options": [{"label": "SQLite", "description": "a file"}],
+            },
+            {"id": "name", "header": "Name", "question": "Which name?", "options": None},
+        ],
+    },
+}
+WIDER: dict[str, Any] = {
+    "method": "item/permissions/requestApproval",
+    "id": 0,
+    "params": {
+        "threadId": "ours",
+        "cwd": "/work",
+        "reason": "to look",
+        "permissions": {"network": {"enabled": True}, "fileSystem": None},
+    },
+}
+
+
+async def test_questions_of_codex_are_answered_each_by_its_id() -> None:
+    event, answer = await told(ASKED, Decision("allow", answers=("SQLite", "Ada")))
+
+    assert event.questions == (
+        Question("Which DB?", "DB", (("SQLite", "a file"),)),
+        Question("Which name?", "Name"),
+    )
+    assert answer == {"answers": {"db": {"answers": ["SQLite"]}, "name": {"answers": ["Ada"]}}}
+
+
+async def test_what_a_person_does_not_answer_codex_is_told_by_us() -> None:
+    _, answer = await told(ASKED, Decision("deny", "Ada does not."))
+
+    words = {"answers": ["(No answer, says RemoteClaw: Ada does not.)"]}
+    assert answer == {"answers": {"db": words, "name": words}}
+
+
+async def test_more_than_its_sandbox_codex_has_only_of_a_person() -> None:
+    event, granted = await told(WIDER, Decision("allow"))
+    _, denied = await told(WIDER, Decision("deny"))
+
+    assert (event.tool_name, event.intent) == ("request_permissions", None)
+    assert event.input["permissions"] == WIDER["params"]["permissions"]
+    assert granted == {"permissions": WIDER["params"]["permissions"]}
+    assert denied == {"permissions": {}}
 
 
 async def test_an_agent_of_codex_own_does_not_speak_for_it() -> None:

@@ -15,7 +15,8 @@ from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.asks import Request
 from remoteclaw.fleet.inbound import Accepted
-from tests.support.agents import AgentCli
+from tests.conftest import required
+from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.asks import answered, newest, open_request, shown, sooner
 from tests.support.bridges import claude_script
 from tests.support.conversations import drain
@@ -120,6 +121,27 @@ async def test_the_real_claude_hears_a_number_and_own_words(stack: Stack, claude
     told = said(await stack.outcome(accepted))
     assert '"Which DB?"="SQLite"' in told
     assert '"Which colours?"="like the sea"' in told
+
+
+async def test_the_real_codex_hears_a_number_and_own_words(
+    stack: Stack, model_server: ModelServerProcess
+) -> None:
+    stack.configure(required("codex", model_server).config(permissions="auto"))
+    await stack.start_worker()
+    asked = [{"id": "db", **DATABASE}, {"id": "look", **COLOURS}]
+    for question in asked:
+        del question["multiSelect"]
+    accepted = await stack.append(f"TOOL:request_user_input:{json.dumps({'questions': asked})}")
+    first = await open_request(stack)
+
+    assert await write(stack, accepted, "2") == ""
+    await answered(stack, await next_request(stack, first), "words", words="like the sea")
+
+    told = said(await stack.outcome(accepted))
+    assert json.loads(told[told.index("{") :])["answers"] == {
+        "db": {"answers": ["SQLite"]},
+        "look": {"answers": ["like the sea"]},
+    }
 
 
 async def test_the_real_claude_is_told_where_nobody_can_be_asked(
