@@ -15,6 +15,7 @@ from remoteclaw.messages import person
 
 __all__ = [
     "GONE",
+    "NEEDS_ADMIN",
     "NOT_YOURS",
     "TAKEN_BACK",
     "Told",
@@ -54,6 +55,7 @@ ENDED: dict[State, str] = {
     "expired": "That answer comes too late: ask the agent again.",
 }
 NOT_YOURS = "You may not answer that: `[approvals] who` in the configuration says who does."
+NEEDS_ADMIN = "To answer that over the gateway needs a token with the scope admin."
 TAKEN_BACK = "What was allowed for this conversation is asked for again."
 GONE = "There is no such request any more."
 BEFORE = "It was answered before:"
@@ -241,6 +243,8 @@ async def _request(asked: Asked, id_: str) -> Request | Answer:
 
 
 async def _tell(asked: Asked, request: Request, verdict: Verdict, words: str) -> Answer:
+    if not asked.can_answer:
+        return Answer(NEEDS_ADMIN)
     told = await answer_request(
         asked.fleet,
         asked.config,

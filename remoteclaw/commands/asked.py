@@ -29,6 +29,8 @@ class Asked:
     """What they call themselves."""
     is_owner: bool
     """Whether an owner has written it."""
+    can_answer: bool = True
+    """Whether what agents ask people for can be answered this way."""
     reply_to: str = ""
     """The platform's id of the message that it replies to."""
     is_group: bool = False

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.commands.answering import NEEDS_ADMIN
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.methods import HANDLERS
 from tests.support.asks import put_request
@@ -48,3 +49,19 @@ async def test_an_operator_answers_once_and_finds_what_was_answered(stack: Stack
     assert closed == await call("asks.show", id=request.id)
     with pytest.raises(CallRefused, match="There is no request 'x'"):
         await call("asks.show", id="x")
+
+
+@pytest.mark.parametrize("text", ["1", "/allow"])
+async def test_a_token_that_may_write_can_not_answer_in_a_persons_name(
+    stack: Stack, text: str
+) -> None:
+    stack.configure(approvals={"who": ["test:bob"]})
+    accepted = await stack.append("hello", from_="bob")
+    await put_request(stack, accepted, tool="Bash", what="touch x")
+    token, _ = await stack.fleet.tokens.create("x", "write", None)
+    async with opened(stack) as door, door.connected(token) as client:
+        sent = {"sessionKey": str(accepted.session), "message": text, "messageId": "m"}
+        told = await client.call("chat.send", sent)
+
+    assert told["answer"] == NEEDS_ADMIN
+    assert [one.state for one in await stack.fleet.asks.waiting()] == ["open"]

@@ -319,6 +319,12 @@ MUTANTS = (
         test="test_who_follows_a_session_hears_what_waits_and_what_is_asked",
     ),
     Mutant(
+        "a token that may write, and that answers for people",
+        before='can_answer=call.operator.has("admin"),',
+        after="",
+        test="test_a_token_that_may_write_can_not_answer_in_a_persons_name[1]",
+    ),
+    Mutant(
         "what waits, and a client that comes later",
         before="await followed.tell_asks([audience])",
         after="",

@@ -286,6 +286,12 @@ MUTANTS = (
         within="Permissions._answer",
     ),
     Mutant(
+        "a late answer that passes for any command",
+        before="digest = _digest(tool, event.input, event.where)",
+        after="digest = _digest(tool)",
+        test="test_a_late_answer_passes_for_nothing_else",
+    ),
+    Mutant(
         "a request that is taken back while it is asked",
         before="async with self._asking:  # it may be on its way to Redis",
         after="if True:",

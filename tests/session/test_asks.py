@@ -572,6 +572,58 @@ async def test_a_grant_passes_for_an_hour(agent: Stack) -> None:
     await task
 
 
+async def test_an_answer_passes_for_exactly_what_was_asked(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    sid, client = accepted.session.sid, stack.fleet.scripts.client
+    request = await put_request(stack, accepted, tool="Bash", what="touch x")
+
+    async def next_attempt() -> TurnAsks:
+        await client.hset(keys.state(sid), "lease_until_ms", 1)
+        lease = await stack.fleet.leases.acquire(sid, worker="next", host="here")
+        assert lease is not None
+        assert await lease.turns.begin([accepted.entry_id])
+        return TurnAsks(lease, accepted.entry_id)
+
+    async def ask(asks: TurnAsks, id_: str, *, digest: str, rule: str = "-") -> tuple[str, str]:
+        other = replace(request, id=id_)
+        return await asks.ask(
+            other, digest=digest, rule=rule, is_again=False, hold_ms=1, keep_ms=1, shown=None
+        )
+
+    await answered(stack, request, "once")
+    asks = await next_attempt()
+    assert await ask(asks, "another2", digest="another") == ("open", "another2")
+    assert await ask(asks, "another3", digest=request.id) == ("open", request.id)
+
+    for id_ in ("another4", "another5"):
+        await ask(asks, id_, digest=id_, rule=id_)
+        found = await stack.fleet.asks.named(id_)
+        await sooner(stack, found)
+        await answered(stack, found, "once" if id_ == "another4" else "conversation")
+    assert await ask(asks, "another6", digest="another") == ("open", "another6")
+    assert (await ask(asks, "another7", digest="another4"))[0] == "allowed"
+    assert (await ask(asks, "another8", digest="another", rule="another5"))[0] == "allowed"
+
+
+async def test_a_late_answer_passes_for_nothing_else(several: Stack) -> None:
+    accepted = await several.append("touch x")
+    task = drain(several, accepted)
+    request = await open_request(several)
+    await sooner(several, request)
+    await task
+    await answered(several, request, "once")
+
+    task = drain(several, accepted)  # it is woken, and asks for something else
+    other = await eventually_open(several)
+    await answered(several, other, "deny")
+    await task
+
+    assert other.what.startswith("Exactly that passes once")
+    found = await several.fleet.asks.find(request.id)
+    assert found is not None
+    assert found.state == "granted"
+
+
 async def test_a_request_that_has_expired_can_not_be_answered(agent: Stack) -> None:
     accepted = await agent.append("touch x")
     task = drain(agent, accepted)

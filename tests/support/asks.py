@@ -19,7 +19,8 @@ __all__ = ["BODY", "answered", "newest", "open_request", "put_request", "shown",
 
 OWNER = "alice"
 
-#: Asks whether it may run the command that it is sent, and says what it is told.
+#: Asks whether it may run the command that it is sent, and says what it is told; what it was
+#: allowed stands in the file `runs`.
 BODY = """
 prompt = begin()
 while True:
@@ -36,7 +37,11 @@ while True:
         got = asked()
         answer(prompt, stopReason='cancelled')
     else:
-        text(command + ' ' + got['result']['outcome'].get('optionId', '-'))
+        told = got['result']['outcome'].get('optionId', '-')
+        if told == 'yes':
+            with open('runs', 'a') as runs:
+                runs.write(command + chr(10))
+        text(command + ' ' + told)
         answer(prompt, stopReason='end_turn')
     prompt = asked('session/prompt')
 """

@@ -96,6 +96,7 @@ def _asked(
         session=session,
         sender=session.user,
         is_owner=call.operator.has("admin"),
+        can_answer=call.operator.has("admin"),
         fleet=call.fleet,
         config=call.config,
         home=call.home,
