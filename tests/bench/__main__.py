@@ -17,6 +17,7 @@ from pathlib import Path
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
+from tests.bench.asks import bench_asks
 from tests.bench.chats import bench_chats
 from tests.bench.connector import bare_python, connector_listed, warm_gateway
 from tests.bench.floors import ECHO_AGENT, BareClaude, BareConsumer, one_shot, one_shot_claude
@@ -258,6 +259,8 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             rows += [Row(*pairs) for pairs in await bench_doors(stack, rounds)]
             chats, memory = await bench_chats(stack, rounds)
             rows += [Row(*pairs) for pairs in chats]
+            asks, lapsing = await bench_asks(stack, rounds)
+            rows += [Row(*pairs) for pairs in asks]
             if program := find_cli("claude"):
                 model = exits.enter_context(ModelServerProcess.running(directory))
                 claude = AgentCli("claude", program, model)
@@ -266,7 +269,7 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")
             figures = await bench_load(stack, claude, sessions=sessions) if sessions else []
-            figures += [idle, *memory]
+            figures += [idle, *memory, *lapsing]
             for name in ("codex", "gemini", "opencode"):
                 if (program := find_cli(name)) and claude:
                     cli = AgentCli(name, program, claude.model)

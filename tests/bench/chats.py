@@ -32,7 +32,7 @@ from tests.support.telegram import Telegram, TelegramBot
 from tests.support.telegram.channel import ANN, Channel
 from tests.support.waiting import eventually
 
-__all__ = ["bench_chats"]
+__all__ = ["alone", "bare_bot", "bench_chats"]
 
 ACCOUNT = "telegram", "default"
 #: How many chats are shown a running turn, and how many are answered at once.
@@ -53,14 +53,15 @@ async def bench_chats(stack: Stack, rounds: int) -> tuple[list[Pairs], list[Figu
         directory = Path(name) / "telegram"
         with Telegram.shared(directory) as telegram:
             bot = telegram.bot()
-            async with _bare(bot) as bare:
+            async with bare_bot(bot) as bare:
                 measured = await _Bench(stack, bot, bare).run(rounds)
         await eventually(lambda: not (directory / "url").exists())
     return measured
 
 
 @contextlib.asynccontextmanager
-async def _bare(bot: TelegramBot) -> AsyncIterator[Bot]:
+async def bare_bot(bot: TelegramBot) -> AsyncIterator[Bot]:
+    """Have nothing but the library, with the same token."""
     request = HTTPXRequest(connection_pool_size=128, pool_timeout=60, read_timeout=60)
     async with Bot(bot.token, base_url=f"{bot.api_url}/bot", request=request) as bare:
         yield bare
@@ -252,17 +253,19 @@ def _lines(rows: Sequence[Pairs], figures: Sequence[Figure]) -> Iterator[str]:
         yield f"{figure.name:42} {figure.value:8.1f} {figure.unit} {figure.goal}"
 
 
-async def main(rounds: int) -> None:
-    """Print the rows of this part alone."""
+async def alone(
+    bench: Callable[[Stack, int], Awaitable[tuple[list[Pairs], list[Figure]]]], rounds: int
+) -> None:
+    """Print the rows of one part alone."""
     with tempfile.TemporaryDirectory(prefix="rc-") as name:
         stack = Stack(Home(Path(name) / "home").create(), appendfsync="everysec")
         await stack.start()
         try:
-            for line in _lines(*await bench_chats(stack, rounds)):
+            for line in _lines(*await bench(stack, rounds)):
                 sys.stdout.write(f"{line}\n")
         finally:
             await stack.stop()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 20))
+    asyncio.run(alone(bench_chats, int(sys.argv[1]) if len(sys.argv) > 1 else 20))

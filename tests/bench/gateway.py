@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from tests.support.doors import Door, RpcClient, calling, gateway_process
 from tests.support.stack import Stack
 
-__all__ = ["Pairs", "bench_doors"]
+__all__ = ["Pairs", "bench_doors", "by_turns"]
 
 #: How many clients ask at once.
 CLIENTS = 200

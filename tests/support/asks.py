@@ -15,7 +15,7 @@ from remoteclaw.fleet.outcomes import Outcome
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-__all__ = ["BODY", "answered", "newest", "open_request", "put_request", "shown", "sooner"]
+__all__ = ["BODY", "answered", "newest", "open_request", "put_in", "put_request", "shown", "sooner"]
 
 OWNER = "alice"
 
@@ -58,6 +58,11 @@ async def put_request(stack: Stack, accepted: Accepted, *, tool: str, what: str)
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="asks", host="here")
     assert lease is not None
     assert await lease.turns.begin([accepted.entry_id])
+    return await put_in(TurnAsks(lease, accepted.entry_id), accepted, tool=tool, what=what)
+
+
+async def put_in(asks: TurnAsks, accepted: Accepted, *, tool: str, what: str) -> Request:
+    """Make a request in a turn that runs."""
     request = Request(
         id=new_id(),
         session=accepted.session,
@@ -68,7 +73,7 @@ async def put_request(stack: Stack, accepted: Accepted, *, tool: str, what: str)
         deliver="channel",
         people=("test:alice",),
     )
-    told = await TurnAsks(lease, accepted.entry_id).ask(
+    told = await asks.ask(
         request,
         digest=request.id,
         rule=request.id,

@@ -1,0 +1,217 @@
+"""What people are asked, from their click to the agent that goes on: `python -m tests.bench.asks`.
+
+The agent is a script that says at what times it asked and was answered.
+"""
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from telegram import Bot
+
+from remoteclaw.commands.answering import answer_request
+from remoteclaw.config.load import load_config
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.asks import TurnAsks
+from tests.bench.chats import alone, bare_bot
+from tests.bench.gateway import Pairs, by_turns
+from tests.bench.load import Figure, workers
+from tests.support.asks import answered, open_request, put_in
+from tests.support.bridges import acp_script
+from tests.support.leases import begun
+from tests.support.stack import Stack, said
+from tests.support.telegram import Telegram, TelegramBot
+from tests.support.telegram.channel import ANN, Channel
+from tests.support.waiting import eventually
+
+__all__ = ["bench_asks"]
+
+#: How many requests are open at once: all that may be, and those of one session.
+MANY, OF_SESSION = 1000, 8
+#: How many sessions wait for a person, with fewer workers.
+WAITING = 8
+#: How long a turn has waited before it is answered, in seconds.
+SETTLED_S = 0.1
+#: Asks as often as its message says, and says when it asked and when it was answered.
+BODY = """
+prompt = begin()
+while True:
+    words = prompt['params']['prompt'][0]['text'].split()[-1]
+    times = []
+    for _ in range(int(words)):
+        times.append(time.perf_counter())
+        say(jsonrpc='2.0', id=100, method='session/request_permission', params=dict(sessionId='s',
+            toolCall=dict(toolCallId='1', title='x', kind='execute',
+                rawInput=dict(command='touch x')),
+            options=[dict(optionId=i, kind=k, name=k) for i, k in (('yes', 'allow_once'),
+                ('no', 'reject_once'))]))
+        got = asked()
+        times.append(time.perf_counter())
+    text('at ' + ' '.join(map(str, times)))
+    answer(prompt, stopReason='end_turn')
+    prompt = asked('session/prompt')
+"""
+
+
+async def bench_asks(stack: Stack, rounds: int) -> tuple[list[Pairs], list[Figure]]:
+    """Measure a click, a rule, and as many open requests as there may be."""
+    with tempfile.TemporaryDirectory(prefix="rc-") as name:
+        directory = Path(name)
+        agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
+        with Telegram.shared(directory / "telegram") as telegram:
+            click = await _clicks(stack, agent, telegram.bot(), telegram.bot(), max(5, rounds // 3))
+        await eventually(lambda: not (directory / "telegram" / "url").exists())
+        rule = await _rule(stack, agent, rounds * 4)
+        many, figure = await _many(stack, rounds)
+        ninth = await _ninth(stack, agent)
+    return [click, rule, *many], [figure, ninth]
+
+
+async def _clicks(
+    stack: Stack, agent: dict[str, Any], bot: TelegramBot, other: TelegramBot, rounds: int
+) -> Pairs:
+    """From a button that a person presses to the agent that goes on."""
+    await workers(stack, 0, agent, channels={})
+    channel = Channel(stack, bot, agent=agent, linger_s=5)
+    await stack.start_worker()
+    channel.start()
+    ours, floor = [], []
+    async with bare_bot(other) as bare:
+        message, offset = other.say("hi", chat=9), await _newest(bare)
+        for number in range(rounds + 1):
+            bot.say("1", chat=ANN)
+            card = await _card(bot)
+            await asyncio.sleep(SETTLED_S)
+            started = time.perf_counter()
+            await asyncio.to_thread(bot.press, "Allow once", chat=ANN, message=card)
+            went_on = await _times(bot, number + 1)
+            ours.append(went_on[-1] - started)
+            polling = asyncio.create_task(bare.get_updates(offset=offset, timeout=20))
+            await asyncio.sleep(SETTLED_S)
+            started = time.perf_counter()
+            await asyncio.to_thread(other.press, data="x:once", chat=9, message=message)
+            offset = (await polling)[-1].update_id + 1
+            floor.append(time.perf_counter() - started)
+    channel.end()
+    name = "Telegram, from a click to the agent"
+    return name, "bare Bot.get_updates", ours[1:], floor[1:], "≤ F + 50 ms"
+
+
+async def _newest(bare: Bot) -> int:
+    return int((await bare.get_updates(timeout=20))[-1].update_id) + 1
+
+
+async def _card(bot: TelegramBot) -> int:
+    """Wait for a message with buttons, and return its id."""
+
+    def found() -> list[int]:
+        return [one["message_id"] for one in bot.chat(ANN) if "reply_markup" in one]
+
+    (card, *_) = await eventually(found)
+    return int(card)
+
+
+async def _times(bot: TelegramBot, count: int) -> list[float]:
+    """Wait until the agent has said its times so often; return the last ones."""
+
+    def found() -> list[str]:
+        told = [text for text in bot.texts(ANN) if text.startswith("at ") and text.count(" ") > 1]
+        return told if len(told) == count else []
+
+    return _times_in((await eventually(found))[-1])
+
+
+def _times_in(text: str) -> list[float]:
+    return [float(word) for word in text.split()[1:]]
+
+
+async def _rule(stack: Stack, agent: dict[str, Any], rounds: int) -> Pairs:
+    """A request for what is allowed for the conversation, and for what no person is asked."""
+    measured: list[list[float]] = []
+    for permissions in ("ask", "auto"):
+        await workers(stack, 1, {**agent, "permissions": permissions}, linger_s=5)
+        accepted = await stack.append("1")
+        if permissions == "ask":
+            await answered(stack, await open_request(stack), "conversation")
+        await stack.outcome(accepted)
+        times = _times_in(said(await stack.outcome(await stack.append(str(rounds)))))
+        took = zip(times[::2], times[1::2], strict=True)
+        measured.append([end - begin for begin, end in took])
+    ours, floor = measured
+    return "a request that a rule answers", 'permissions = "auto"', ours, floor, "≤ 2 ms added"
+
+
+async def _ninth(stack: Stack, agent: dict[str, Any]) -> Figure:
+    """A message that needs nobody's answer, while others have every worker."""
+    await workers(stack, 4, agent)
+    for number in range(WAITING):
+        await stack.append("1", channel_id=f"chat-{number}")
+
+    async def all_wait() -> bool:
+        return len(await stack.fleet.asks.waiting()) == WAITING
+
+    await eventually(all_wait)
+    started = time.perf_counter()
+    await stack.outcome(await stack.append("0", channel_id="ninth"))
+    took_ms = (time.perf_counter() - started) * 1000
+    return Figure("four workers, eight waiting: a ninth session", took_ms, "ms", "≤ 2,000")
+
+
+async def _many(stack: Stack, rounds: int) -> tuple[list[Pairs], Figure]:
+    """All requests that may be open: list them, answer one, sweep."""
+    await workers(stack, 0, {"runtime": "demo"})
+    fleet, client = stack.fleet, stack.fleet.scripts.client
+    for number in range(MANY // OF_SESSION):
+        lease, accepted = await begun(fleet, channel_id=f"chat-{number}")
+        for _ in range(OF_SESSION):
+            await put_in(TurnAsks(lease, accepted.entry_id), accepted, tool="Bash", what="touch x")
+    there = await fleet.asks.waiting()
+    assert len(there) == MANY
+    left = iter(there)
+
+    async def listed() -> None:
+        assert await fleet.asks.waiting()
+
+    async def bare_list() -> None:
+        pipeline = client.pipeline(transaction=False)
+        for request in there:
+            pipeline.hgetall(keys.ask(request.id))
+        await pipeline.execute()
+
+    config = load_config(stack.home.config_file, {})
+
+    async def one_answered() -> None:
+        about: dict[str, Any] = {"by": "test:alice", "name": "Alice", "is_owner": True}
+        assert (await answer_request(fleet, config, next(left), "once", **about)).counts
+
+    async def swept() -> None:
+        assert not await fleet.asks.let_lapse()
+
+    async def bare_ping() -> None:
+        await client.ping()
+
+    rows: list[Pairs] = []
+    for name, floor, measure, bare, goal in (
+        (f"{MANY:,} open requests: list", "bare HGETALLs", listed, bare_list, ""),
+        (f"{MANY:,} open requests: answer one", "bare PING", one_answered, bare_ping, ""),
+        (f"{MANY:,} open requests: sweep", "bare PING", swept, bare_ping, ""),
+    ):
+        rows.append((name, floor, *await by_turns(measure, bare, rounds), goal))
+    await _make_due(client, [request.id for request in left])
+    started = time.perf_counter()
+    while await fleet.asks.let_lapse():
+        pass
+    took_ms = (time.perf_counter() - started) * 1000
+    return rows, Figure(f"{MANY:,} requests that lapse at once", took_ms, "ms", "")
+
+
+async def _make_due(client: Any, ids: Sequence[str]) -> None:
+    await client.zadd(keys.ASKS, dict.fromkeys(ids, 1))
+
+
+if __name__ == "__main__":
+    asyncio.run(alone(bench_asks, int(sys.argv[1]) if len(sys.argv) > 1 else 20))
