@@ -191,6 +191,8 @@ class PermissionEvent:
     """What it is for, where that is certain."""
     shown: str = ""
     """What would be done, as people are shown it; the bridge says so."""
+    whole: str = ""
+    """The same with its middle, if that is left out there."""
     where: str = ""
     """The agent's workspace; the bridge says so."""
     questions: tuple[Question, ...] = ()

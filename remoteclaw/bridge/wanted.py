@@ -13,8 +13,11 @@ from remoteclaw.events import PermissionEvent, Question
 
 __all__ = ["as_shown", "wanted"]
 
-#: How much is shown, in characters: the middle of what is longer is left out.
-MOST = 3000
+#: How much is shown, in characters, and how much the whole has that goes with it as a file: the
+#: middle of what is longer is left out.
+MOST, MOST_OF_WHOLE = 3000, 1_000_000
+#: How many lines of a change are compared: comparing takes the square of that.
+MOST_COMPARED = 2000
 #: What a terminal or a chat would obey or hide: controls, directions, and what has no width.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
@@ -29,7 +32,8 @@ _OF_EDIT = {"file_path", "replace_all", *_DIFFS}
 def as_shown(event: PermissionEvent, scrubber: Scrubber) -> PermissionEvent:
     """Return a request with what people are shown of it: what is wanted, or its questions."""
     if not event.questions:
-        return replace(event, shown=wanted(event, scrubber))
+        shown, whole = (wanted(event, scrubber, most) for most in (MOST, MOST_OF_WHOLE))
+        return replace(event, shown=shown, whole="" if whole == shown else whole)
 
     def line(text: str) -> str:
         return " ".join(_visible(text[: MOST // 10], scrubber).split())
@@ -46,20 +50,20 @@ def as_shown(event: PermissionEvent, scrubber: Scrubber) -> PermissionEvent:
     return replace(event, questions=tuple(questions))
 
 
-def wanted(event: PermissionEvent, scrubber: Scrubber) -> str:
+def wanted(event: PermissionEvent, scrubber: Scrubber, most: int = MOST) -> str:
     """Return what a tool would do: a command, a change as a diff, or the tool's arguments."""
-    return _visible(_text(event), scrubber)
+    return _visible(_text(event), scrubber, most)
 
 
-def _visible(text: str, scrubber: Scrubber) -> str:
-    """Return a text as people are shown it."""
+def _visible(text: str, scrubber: Scrubber, most: int = MOST) -> str:
+    """Return a text as people are shown it, at most so many of its characters."""
     # In this order: the scrubber drops what is hidden.
     text = _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-    if len(text) <= MOST:
-        return scrubber.text(text, MOST)
-    half = MOST // 2
-    first, last = scrubber.text(text, half), scrubber.text(text[-MOST:], MOST)[-half:]
-    return f"{first}\n… {len(text) - MOST:,} characters …\n{last}"
+    if len(text) <= most:
+        return scrubber.text(text, most)
+    half = most // 2
+    first, last = scrubber.text(text, half), scrubber.text(text[-most:], most)[-half:]
+    return f"{first}\n… {len(text) - most:,} characters …\n{last}"
 
 
 def _text(event: PermissionEvent) -> str:
@@ -97,5 +101,8 @@ def _change(change: Mapping[str, Any]) -> str:
 
 
 def _diff(before: str, after: str) -> str:
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2)
+    old, new = before.splitlines(), after.splitlines()
+    if len(old) + len(new) > MOST_COMPARED:
+        return "\n".join([*(f"-{line}" for line in old), *(f"+{line}" for line in new)])
+    lines = difflib.unified_diff(old, new, lineterm="", n=2)
     return "\n".join([*lines][2:])

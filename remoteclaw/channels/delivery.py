@@ -53,6 +53,8 @@ class Done:
 
     ids: tuple[str, ...] = ()
     """The platform's ids of what was sent."""
+    shown: str = ""
+    """That of the last words."""
     kept: Collection[Attachment] = ()
     """The files that could not be delivered, and are not thrown away."""
     given_up: GivenUp | None = None
@@ -119,7 +121,13 @@ class Delivery:
             return self._given_up("unknown", str(unknown))
         ids = tuple(id_ for id_ in self._mark.ids if id_ is not None)
         answer = _told(reply, ids, self._kept, has_effect=self._has_effect)
-        return Done(ids, () if reply.call else self._kept, answer=answer)
+        kept = () if reply.call else self._kept
+        return Done(ids, self._shown(), kept, answer=answer)
+
+    def _shown(self) -> str:
+        """Return the platform's id of the last words that were sent; empty if it has none."""
+        sent = zip(self._parts(self._reply), self._mark.ids, strict=False)
+        return next((id_ for part, id_ in reversed([*sent]) if id_ and not part.attachment), "")
 
     def _given_up(self, category: str, why: str) -> Done:
         # Repeated, it would hold up all that waits behind it.
@@ -130,7 +138,7 @@ class Delivery:
         kept = () if self._reply.call else self._reply.attachments
         mark = replace(self._mark, is_begun=False)
         letter = GivenUp(category, why, None if mark == Mark() or self._adapter.has_keys else mark)
-        return Done(ids, kept, letter, failure(why))
+        return Done(ids, kept=kept, given_up=letter, answer=failure(why))
 
     async def _send_all(self) -> None:
         parts = self._parts(self._reply)

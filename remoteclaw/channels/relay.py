@@ -162,6 +162,7 @@ class _Rows:
             await self._reader.receipt(
                 reply,
                 ids=done.ids,
+                shown=done.shown,
                 kept=done.kept,
                 given_up=done.given_up,
                 answer=done.answer,

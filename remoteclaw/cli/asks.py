@@ -1,6 +1,6 @@
 """What agents ask people for: the commands `asks`."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -88,8 +88,9 @@ def _row(request: "Request") -> tuple[object, ...]:
 @json_option
 @with_fleet
 async def show_ask(fleet: "Fleet", request: str, as_json: bool) -> None:
-    """Show what is asked for, on whose behalf, and what came of it."""
+    """Show all of what is asked for, on whose behalf, and what came of it."""
     found = await fleet.asks.named(request)
+    found = replace(found, what=await fleet.asks.whole(found))
     if as_json:
         echo_json(_plain(found))
         return

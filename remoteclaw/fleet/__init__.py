@@ -70,13 +70,14 @@ class Fleet:
         """
         scripts = scripts or Scripts(open_redis(url), memory_limit=memory_limit)
         waker, workers = Waker(scripts), Workers(scripts)
-        asks = Asks(scripts, waker)
+        blobs = Blobs(scripts)
+        asks = Asks(scripts, waker, blobs)
         return cls(
             scripts=scripts,
             waker=waker,
             accounts=Accounts(scripts),
             receipts=Receipts(scripts),
-            blobs=Blobs(scripts),
+            blobs=blobs,
             approvals=Approvals(scripts),
             asks=asks,
             inbound=Inbound(scripts, waker),

@@ -14,11 +14,12 @@ import orjson
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S, encode_entry, entry_args, entry_keys
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import Deliver, SessionKey
+from remoteclaw.messages import Attachment, Deliver, SessionKey
 from remoteclaw.protocols import Card
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class Request:
     visible."""
     where: str
     """The directory that it would be done in."""
+    file: Attachment | None = None
+    """All of it, if its middle is left out there."""
     deliver: Deliver
     people: Sequence[str]
     """On whose behalf, each as CHANNEL:ID."""
@@ -114,9 +117,11 @@ class Request:
     def decode(cls, id_: str, fields: Mapping[bytes, bytes]) -> Self:
         """Return a request as Redis has it."""
         told: dict[str, Any] = orjson.loads(fields[b"request"])
-        answer = fields.get(b"answer")
+        answer, file = fields.get(b"answer"), told.get("file")
+        told["session"] = SessionKey.parse(told["session"])
+        told["file"] = Attachment(**file) if file else None
         return cls(
-            **{**told, "session": SessionKey.parse(told["session"])},
+            **told,
             id=id_,
             state=cast(State, fields[b"state"].decode()),
             asked_ms=int(fields[b"asked_ms"]),
@@ -129,7 +134,9 @@ class Request:
     def encode(self) -> bytes:
         """Return what is kept of it from the beginning on."""
         told = {name: getattr(self, name) for name in _KEPT}
-        return orjson.dumps({**told, "session": str(self.session)})
+        told["session"] = str(self.session)
+        told["file"] = self.file.model_dump() if self.file else None
+        return orjson.dumps(told)
 
     @property
     def offered(self) -> tuple[tuple[str, str], ...]:
@@ -171,7 +178,7 @@ def shown_by(
     `how` says how it is answered, as long as it can be.
     """
 
-    def payload(text: str, choices: Sequence[tuple[str, str]]) -> bytes:
+    def payload(text: str, choices: Sequence[tuple[str, str]], *files: Attachment) -> bytes:
         said = reply_payload(
             sid=request.session.sid,
             turn=request.turn,
@@ -180,21 +187,30 @@ def shown_by(
             channel_id=channel_id,
             thread_id=thread_id,
             text=text,
+            attachments=files,
             call=f"ask:{request.id}" + ("" if choices else ":closed"),
             card=Card(request.id, tuple(choices)),
         )
         return orjson.dumps(said)
 
     closing = payload(f"{text}\n\n{CLOSING.format(id=request.id)}", ())
-    return stream, payload(f"{text}{how}", request.offered), closing
+    files = [request.file] if request.file else []
+    return stream, payload(f"{text}{how}", request.offered, *files), closing
 
 
 class Asks:
     """The requests, from the side of people."""
 
-    def __init__(self, scripts: Scripts, waker: Waker) -> None:
+    def __init__(self, scripts: Scripts, waker: Waker, blobs: Blobs) -> None:
         self._scripts = scripts
         self._waker = waker
+        self._blobs = blobs
+
+    async def whole(self, request: Request) -> str:
+        """Return what would be done with its middle, also where the request leaves that out."""
+        file = request.file
+        content = await self._blobs.get(request.session.sid, file) if file else None
+        return content.decode() if content else request.what
 
     async def find(self, id_: str) -> Request | None:
         """Return a request; None if there is none."""
@@ -370,6 +386,7 @@ class TurnAsks:
                 "asked": keys.asked(sid),
                 "rules": keys.rules(sid),
                 "grants": keys.grants(sid),
+                "file": keys.blob(sid, request.file.blob) if request.file else None,
             },
             {
                 "turn": self._turn,

@@ -152,9 +152,15 @@ class SessionFiles:
 
     async def store(self, name: str, content: bytes) -> Attachment:
         """Keep a file that the agent sends, for its adapter and the caller."""
-        lease = self._lease
         # No adapter's receipt removes what a task sends to the session that has started it.
-        keep_ms = TASK_MS if lease.session.task else REPLY_MS
+        return await self._put(name, content, TASK_MS if self._lease.session.task else REPLY_MS)
+
+    async def offer(self, name: str, content: bytes) -> Attachment:
+        """Keep a file for what will be named after it, for an hour."""
+        return await self._put(name, content, UPLOAD_MS)
+
+    async def _put(self, name: str, content: bytes, keep_ms: int) -> Attachment:
+        lease = self._lease
         return await self._blobs.put(
             lease.sid, name, content, keep_ms=keep_ms, lease=lease, chat=lease.session
         )

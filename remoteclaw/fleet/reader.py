@@ -309,6 +309,7 @@ class ReplyReader:
         reply: Reply,
         *,
         ids: Sequence[str] = (),
+        shown: str = "",
         kept: Collection[Attachment] = (),
         given_up: GivenUp | None = None,
         answer: bytes = b"",
@@ -317,11 +318,14 @@ class ReplyReader:
     ) -> None:
         """Record that a reply was delivered, or never can be, and remove it.
 
-        The platform's `ids` of its parts lead back to it; a `preview` has become one. Its files are
+        The platform's `ids` of its parts lead back to it; `shown` is that of its last words, and a
+        `preview` has become one. Its files are
         not kept any longer, but for `kept`. If a call sent it, `answer` (JSON) is for the caller;
         else a reply that is given up becomes a dead letter. Raises `LeaseLost` if another adapter
         took over. What people see of it is kept in the chat's history for `history_ms`.
         """
+        if reply.card:  # its request keeps them
+            kept = reply.attachments
         blobs = [keys.blob(reply.sid, file.blob) for file in reply.attachments if file not in kept]
         entries = list(reply.entries)
         if given_up and not entries and reply.call is None:
@@ -359,7 +363,7 @@ class ReplyReader:
                 "token": self.token,
                 "reply": reply.id,
                 "ids": ", ".join(ids) or None,
-                "shown": ids[-1] if ids else None,
+                "shown": shown or None,
                 "answer": answer if reply.call else None,
                 "answer_ms": ANSWER_MS,
                 "about": orjson.dumps(said),

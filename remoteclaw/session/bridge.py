@@ -31,6 +31,7 @@ class SessionBridge:
     """The way of a session's turns to its agent."""
 
     keeper: AgentKeeper
+    files: SessionFiles
     channel: ChannelBridge | None = None
     """None for a session whose agent is not, or wrongly, configured."""
     problem: str = ""
@@ -67,7 +68,7 @@ def open_bridge(
         log.error("session %s: %s", lease.sid[:8], problem)
         access = ToolAccess(lease, transport="http")
         keeper = _keeper(lease, config, home, access, warm_s=0)
-        return SessionBridge(keeper, problem=str(problem))
+        return SessionBridge(keeper, SessionFiles(fleet.blobs, lease), problem=str(problem))
 
 
 def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks) -> SessionBridge:
@@ -92,6 +93,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         tools=_tools(lease, config) if access.is_there else None,
         own_server=home.server_name(lease.sid),
     )
+    files = SessionFiles(fleet.blobs, lease)
     bridge = ChannelBridge(
         spec,
         runtime=runtime,
@@ -100,7 +102,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         channel=config.channel(lease.session.provider),
         zone=settings.timezone,
         hooks=hooks,
-        attachments=SessionFiles(fleet.blobs, lease),
+        attachments=files,
         limits=Limits(settings.start_s, settings.stall_s, settings.turn_s),
         secrets=frozenset(secrets_of(config)),
         home=home,
@@ -116,6 +118,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
     }
     return SessionBridge(
         keeper,
+        files,
         bridge,
         conversations=frozenset(conversations),
         workspace=workspace_in,

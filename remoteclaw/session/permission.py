@@ -16,9 +16,11 @@ import orjson
 
 from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.model import Config
+from remoteclaw.errors import RedisRefused
 from remoteclaw.events import Intent, PermissionEvent, Question
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.asks import Answered, Request, TurnAsks, new_id, shown_by
+from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import Turn, people_of
 from remoteclaw.protocols import Decision
@@ -53,11 +55,20 @@ SEVERAL = " Several can be chosen: `1, 2`."
 class Permissions:
     """The requests of one attempt at a turn."""
 
-    def __init__(self, lease: Lease, turn: Turn, config: Config, *, abort: asyncio.Event) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        turn: Turn,
+        config: Config,
+        files: SessionFiles,
+        *,
+        abort: asyncio.Event,
+    ) -> None:
         """`abort` stops the turn."""
         self._lease = lease
         self._turn = turn
         self._config = config
+        self._files = files
         self._approvals = approvals_of(config, lease.session)
         self._abort = abort
         self._asks = TurnAsks(lease, turn.id)
@@ -91,7 +102,7 @@ class Permissions:
         if self._denied[tool] >= MOST_DENIALS:
             return Decision("deny", DENIED_OFTEN.format(tool=tool, count=MOST_DENIALS))
         if not event.questions:
-            request = self._request(event, event.shown)
+            request = await self._with_file(self._request(event, event.shown), event.whole)
             digest = _digest(tool, event.input, event.where)
             told = await self._told(event, request, digest=digest, rule=_rule(event))
             return told if isinstance(told, Decision) else self._decision(tool, told)
@@ -115,6 +126,16 @@ class Permissions:
             name = self._open.get(event_id)
         if name:
             await self._asks.retract(name, RETRACTED)
+
+    async def _with_file(self, request: Request, whole: str) -> Request:
+        """Return a request with all of it in a file, if its middle is left out."""
+        if not whole:
+            return request
+        try:
+            file = await self._files.offer(f"request-{request.id}.txt", whole.encode())
+        except RedisRefused:  # there is no room: the ends of it are shown
+            return request
+        return replace(request, file=file)
 
     def _request(
         self,
@@ -258,7 +279,9 @@ def _words(request: Request, *, is_again: bool) -> str:
         "\n\nAn earlier try at this was cut off: it may have been done already." if is_again else ""
     )
     wants = "asks" if request.is_question else f"asks to use {request.tool} in `{request.where}`"
-    return f"**{request.session.agent}** {wants}:\n\n{fence}\n{request.what}\n{fence}{again}"
+    whole = f"\n\nAll of it is in the file {request.file.name}." if request.file else ""
+    shown = f"{fence}\n{request.what}\n{fence}"
+    return f"**{request.session.agent}** {wants}:\n\n{shown}{whole}{again}"
 
 
 def _asked(question: Question) -> str:

@@ -44,7 +44,7 @@ class Ask(Result):
     agent: str
     tool: str
     what: str
-    """What would be done, as people are shown it."""
+    """What would be done, as people are shown it; `asks.show` leaves nothing of it out."""
     where: str
     """The directory that it would be done in."""
     people: tuple[str, ...]

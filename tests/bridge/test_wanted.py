@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge.scrubber import Scrubber
-from remoteclaw.bridge.wanted import wanted
+from remoteclaw.bridge.wanted import as_shown, wanted
 from remoteclaw.events import Intent, PermissionEvent
 
 BASH = Intent("Bash", command="make", cwd="/etc")
@@ -55,6 +55,27 @@ def test_what_is_shown_is_what_would_be_done(
 )
 def test_no_argument_of_a_tool_is_hidden(given: dict[str, Any]) -> None:
     assert "evil" in wanted(PermissionEvent("1", "mcp__any__tool", given), Scrubber())
+
+
+def test_what_is_cut_is_whole_beside_it() -> None:
+    def asked(content: str) -> PermissionEvent:
+        event = PermissionEvent("1", "Write", {"file_path": "/x", "content": content})
+        return as_shown(event, Scrubber(["a-password"]))
+
+    assert asked("short").whole == ""
+    long = asked("begin\n" + "a line\n" * 500 + "a-password \u202e\n" + "a line\n" * 500)
+    assert "characters …" in long.shown
+    assert long.whole.count("+a line\n") == 999
+    assert "+[secret] \\u202e\n" in long.whole
+
+
+def test_a_change_of_many_lines_is_not_compared() -> None:
+    old, new = ("\n".join(str(number * step % 150) for number in range(1500)) for step in (1, 7))
+    given = {"file_path": "/x", "old_string": old, "new_string": new}
+
+    whole = as_shown(PermissionEvent("1", "Edit", given), Scrubber()).whole
+    assert whole.startswith("/x\n-0\n-1\n")
+    assert whole.count("\n+") == 1500
 
 
 def test_a_long_command_shows_both_ends_and_how_much_is_between() -> None:

@@ -280,4 +280,22 @@ MUTANTS = (
         test="test_the_real_claude_is_told_where_nobody_can_be_asked",
         within="_decision",
     ),
+    Mutant(
+        "a request of which the middle is nowhere",
+        before="(MOST, MOST_OF_WHOLE))",
+        after="(MOST, MOST))",
+        test="test_what_is_cut_is_whole_beside_it",
+    ),
+    Mutant(
+        "a file for each request",
+        before='whole="" if whole == shown else whole',
+        after="whole=whole",
+        test="test_what_is_cut_is_whole_beside_it",
+    ),
+    Mutant(
+        "a change of any length that is compared",
+        before="if len(old) + len(new) > MOST_COMPARED:",
+        after="if False:",
+        test="test_a_change_of_many_lines_is_not_compared",
+    ),
 )

@@ -200,8 +200,8 @@ MUTANTS = (
     ),
     Mutant(
         "buttons above the end of what they are about",
-        before="or part.index + 1 < len(self.parts(reply))",
-        after="or part.index > 0",
+        before="or part.index < last:",
+        after="or part.index > 0:",
         test="test_a_card_has_its_buttons_below_its_last_words_and_loses_them",
     ),
     Mutant(
@@ -775,5 +775,23 @@ MUTANTS = (
         before="told = [moved(chat, to) for chat, to in moves]",
         after="told: list[Any] = []",
         test="test_a_new_id_that_only_a_refusal_tells_is_known_before_the_next_message",
+    ),
+    Mutant(
+        "buttons only where no file is below",
+        before="or part.index < last:",
+        after="or part.index + 1 < len(self.parts(reply)):",
+        test="test_what_is_long_is_whole_in_a_file_below_its_card",
+    ),
+    Mutant(
+        "buttons of a long card that stay",
+        before="reversed([*sent])",
+        after="sent",
+        test="test_a_card_of_several_messages_loses_its_buttons",
+    ),
+    Mutant(
+        "a file that is taken for the card above it",
+        before='if id_ and not part.attachment), "")',
+        after='if id_), "")',
+        test="test_what_is_long_is_whole_in_a_file_below_its_card",
     ),
 )

@@ -4,12 +4,6 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
-        "buttons of a long card that stay",
-        before='"shown": ids[-1] if ids',
-        after='"shown": ids[0] if ids',
-        test="test_a_card_of_several_messages_loses_its_buttons",
-    ),
-    Mutant(
         "a title that stays when a new conversation begins",
         before='is_new = command is not None and command.name == "reset"',
         after="is_new = False",
@@ -237,5 +231,11 @@ MUTANTS = (
         after="if words:",
         test="test_a_turn_waits_for_the_answer",
         within="_has_hints_of_others",
+    ),
+    Mutant(
+        "a request whose file is gone once it is shown",
+        before="kept = reply.attachments",
+        after="pass",
+        test="test_what_is_long_is_whole_in_a_file_below_its_card",
     ),
 )

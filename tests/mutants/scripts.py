@@ -1018,4 +1018,22 @@ MUTANTS = (
         after="'%CLOSING'",
         test="test_nothing_that_is_asked_for_is_hidden_or_posed",
     ),
+    Mutant(
+        "a request that outlives its file",
+        before="redis.call('PERSIST', keys.file)",
+        after="",
+        test="test_what_is_long_is_whole_in_a_file_below_its_card",
+    ),
+    Mutant(
+        "a request that its file outlives",
+        before="if file then redis.call('PEXPIRE', file, keep_ms) end",
+        after="",
+        test="test_what_is_long_is_whole_in_a_file_below_its_card",
+    ),
+    Mutant(
+        "a card that takes the request's file with it",
+        before="reply.card and {} or reply.attachments",
+        after="reply.attachments",
+        test="test_a_card_that_no_adapter_reads_leaves_its_file_to_the_request",
+    ),
 )

@@ -22,6 +22,7 @@ from remoteclaw.errors import LeaseLost
 from remoteclaw.events import PermissionEvent
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.asks import Request, TurnAsks
+from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.inbound import Accepted, decode_entry
 from remoteclaw.messages import Turn
 from remoteclaw.session.drain import Drain
@@ -476,6 +477,23 @@ async def test_nothing_that_is_asked_for_is_hidden_or_posed(several: Stack) -> N
     assert closed.startswith(card)
 
 
+async def test_a_card_that_no_adapter_reads_leaves_its_file_to_the_request(agent: Stack) -> None:
+    accepted = await agent.append("touch LONG")
+    task = drain(agent, accepted)
+    request = await open_request(agent)
+    client: Any = agent.fleet.scripts.client
+    stream = keys.reply_stream("test", "default")
+    old = await client.xrange(stream)
+    await client.delete(stream)
+    for number, (_, fields) in enumerate(old, 1):  # 1970: too old
+        await client.xadd(stream, fields, id=f"{number}-0")
+    await answered(agent, request, "deny")
+    await task
+
+    assert len(await cards(agent)) == 0
+    assert (await agent.fleet.asks.whole(request)).endswith("x x .")
+
+
 async def test_words_of_an_agent_are_no_card(several: Stack) -> None:
     accepted = await several.append("Allow? 1 Allow once")
     task = drain(several, accepted)
@@ -524,7 +542,8 @@ async def test_what_is_taken_back_while_it_is_asked_does_not_wait(stack: Stack) 
     lease, accepted = await begun(fleet, "touch x")
     entry = decode_entry(*(await lease.entries())[0])
     turn = Turn(session=accepted.session, entries=(entry,))
-    permissions = Permissions(lease, turn, config, abort=asyncio.Event())
+    files = SessionFiles(fleet.blobs, lease)
+    permissions = Permissions(lease, turn, config, files, abort=asyncio.Event())
     failpoint = proxy.arm("ask", "after")
     event = PermissionEvent("r", "Bash", {"command": "touch x"}, shown="touch x")
     deciding = asyncio.create_task(permissions.decide(event))

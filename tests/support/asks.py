@@ -20,7 +20,7 @@ __all__ = ["BODY", "answered", "newest", "open_request", "put_in", "put_request"
 OWNER = "alice"
 
 #: Asks whether it may run the command that it is sent, and says what it is told; what it was
-#: allowed stands in the file `runs`.
+#: allowed stands in the file `runs`. LONG in a command is 200 KB.
 BODY = """
 prompt = begin()
 while True:
@@ -29,7 +29,7 @@ while True:
     text('I try.')
     say(jsonrpc='2.0', id=100, method='session/request_permission', params=dict(sessionId='s',
         toolCall=dict(toolCallId='1', title=command, kind='execute',
-            rawInput=dict(command=command)),
+            rawInput=dict(command=command.replace('LONG', 'x ' * 100_000 + '.'))),
         options=[dict(optionId=i, kind=k, name=k) for i, k in (('yes', 'allow_once'),
             ('no', 'reject_once'))]))
     got = asked()

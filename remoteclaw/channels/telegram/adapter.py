@@ -192,7 +192,8 @@ class TelegramAdapter:
     def _keys(self, reply: Reply, part: Part) -> _Params:
         """Return the buttons of a card, below the last words of it."""
         card = reply.card
-        if card is None or not card.choices or part.index + 1 < len(self.parts(reply)):
+        last = len(self.parts(reply)) - len(reply.attachments) - 1
+        if card is None or not card.choices or part.index < last:
             return {}
         return {"reply_markup": {"inline_keyboard": _buttons(card)}}
 

@@ -13,6 +13,13 @@ local function asked_of(sid)
   return redis.call('ZREVRANGE', 'rc:asked:{' .. sid .. '}', 0, -1)
 end
 
+-- Keep a request, and the file with all of what it is about, as long as a record from now on.
+local function keep_ask(ask)
+  local keep_ms, file = unpack(redis.call('HMGET', ask, 'keep_ms', 'file'))
+  redis.call('PEXPIRE', ask, keep_ms)
+  if file then redis.call('PEXPIRE', file, keep_ms) end
+end
+
 -- Have the messages that show a request say what became of it.
 local function tell_closed(ask, words)
   local stream, closing = unpack(redis.call('HMGET', ask, 'replies', 'closing'))
@@ -27,7 +34,7 @@ local function close_ask(id, state, words)
   local ask = 'rc:ask:' .. id
   redis.call('HSET', ask, 'state', state, 'closed_ms', now_ms())
   redis.call('ZREM', ASKS, id)
-  redis.call('PEXPIRE', ask, redis.call('HGET', ask, 'keep_ms'))
+  keep_ask(ask)
   if words then tell_closed(ask, words) end
 end
 

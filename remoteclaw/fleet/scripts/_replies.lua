@@ -18,7 +18,8 @@ local function give_up(stream, id, payload, why)
   redis.call('XDEL', stream, id)
   local is_readable, reply = pcall(cjson.decode, payload)
   if not is_readable or type(reply) ~= 'table' or type(reply.sid) ~= 'string' then return end
-  for _, file in ipairs(reply.attachments or {}) do
+  local files = reply.card and {} or reply.attachments or {}  -- a request keeps its own
+  for _, file in ipairs(files) do
     redis.call('UNLINK', 'rc:blob:{' .. reply.sid .. '}:' .. file.blob)
   end
   for _, entry in ipairs(reply.entries or {}) do

@@ -22,7 +22,7 @@ if state == 'lapsed' and tonumber(until_ms) <= now then
 end
 redis.call('HSET', keys.ask, 'answer', args.answer, 'by', args.by, 'answered_ms', now,
   'message', args.message)
-redis.call('PEXPIRE', keys.ask, redis.call('HGET', keys.ask, 'keep_ms'))
+keep_ask(keys.ask)
 if args.verdict == 'conversation' then
   redis.call('HSET', keys.rules, rule, args.remembered)
   redis.call('PEXPIRE', keys.rules, redis.call('HGET', keys.ask, 'keep_ms'))

@@ -3,7 +3,7 @@
 -- the turn may have asked for the same: its request is adopted, with its message and its answer; that to a question
 -- also if the agent may have heard it.
 -- uses: replies, asks
--- keys: state, replies?, ask, asks, asked, rules, grants
+-- keys: state, replies?, ask, asks, asked, rules, grants, file?
 -- args: epoch, turn, id, sid, digest, rule, request, is_question, is_again, hold_ms, keep_ms, most, most_of_all, card?, closing?
 --   is_again: whether the caller knows that it may have been done before, and the message says so
 -- → open|allowed|again|full, id of the request, or who has allowed it as JSON
@@ -65,6 +65,10 @@ redis.call('ZADD', keys.asks, now + args.hold_ms, args.id)
 redis.call('ZADD', keys.asked, now, args.id)
 redis.call('PEXPIRE', keys.asked, VALID_MS + args.keep_ms)
 redis.call('ZREMRANGEBYRANK', keys.asked, 0, -1001)
+if keys.file then
+  redis.call('PERSIST', keys.file)
+  redis.call('HSET', keys.ask, 'file', keys.file)
+end
 if args.card then
   redis.call('HSET', keys.ask, 'replies', keys.replies, 'closing', args.closing)
   put_reply(keys.replies, args.card)

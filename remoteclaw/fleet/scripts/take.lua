@@ -1,4 +1,5 @@
 -- Take the answer to a request, before the agent hears of it: from here on, what was asked for may have been done.
+-- uses: replies, asks
 -- keys: state, ask
 -- args: epoch, turn
 -- → state, `gone` if there is no record, answer as JSON or nothing
@@ -6,10 +7,10 @@ local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 local turn, attempt = unpack(redis.call('HMGET', keys.state, 'turn', 'attempt'))
 if args.turn ~= turn then return redis.error_reply('FENCED turn ' .. args.turn .. ' is not running') end
-local state, answer, keep_ms = unpack(redis.call('HMGET', keys.ask, 'state', 'answer', 'keep_ms'))
+local state, answer = unpack(redis.call('HMGET', keys.ask, 'state', 'answer'))
 if state == 'answered' then
   state = 'given'
   redis.call('HSET', keys.ask, 'state', state, 'given', attempt, 'given_turn', turn)
-  redis.call('PEXPIRE', keys.ask, keep_ms)
+  keep_ask(keys.ask)
 end
 return {state or 'gone', answer or ''}

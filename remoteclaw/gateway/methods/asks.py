@@ -1,6 +1,7 @@
 """Handlers of requests to people, for operators."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from remoteclaw.commands.answering import answer_as_operator
 from remoteclaw.gateway.asks import shown
@@ -17,7 +18,9 @@ async def _list(call: Call, params: contract.AsksParams) -> contract.AsksResult:
 
 
 async def _show(call: Call, params: contract.AskParams) -> contract.Ask:
-    return shown(await call.fleet.asks.named(params.id))
+    asks = call.fleet.asks
+    found = await asks.named(params.id)
+    return shown(replace(found, what=await asks.whole(found)))
 
 
 async def _answer(call: Call, params: contract.AnswerParams) -> contract.AnswerResult:

@@ -8,8 +8,10 @@ import pytest
 
 from remoteclaw.channels.arrival import ELSEWHERE
 from remoteclaw.commands.answering import GONE, NOT_YOURS
+from remoteclaw.fleet import keys
 from tests.support.asks import BODY, open_request
 from tests.support.bridges import acp_script
+from tests.support.cli import run
 from tests.support.stack import Stack
 from tests.support.telegram import TelegramBot
 from tests.support.telegram.channel import ANN, GROUP, Channel
@@ -90,6 +92,36 @@ async def test_a_button_answers_and_the_agent_goes_on(
     alerts = [call["show_alert"] for call in bot.calls("answerCallbackQuery")]
     assert alerts == ["true"] * 5 + ["false", "true"]
     assert not [call for call in bot.calls() if "refused" in call]
+
+
+async def test_what_is_long_is_whole_in_a_file_below_its_card(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    await stack.start_worker()
+    channel.start()
+    bot.say("touch LONG", chat=ANN)
+    shown = await card(bot, ANN)
+    request = await open_request(stack)
+    whole, name = "touch " + "x " * 100_000 + ".", f"request-{request.id}.txt"
+    assert request.file is not None
+    client, file = stack.fleet.scripts.client, keys.blob(request.session.sid, request.file.blob)
+    assert "… 197,007 characters …" in shown["text"]
+    assert f"All of it is in the file {name}." in shown["text"]
+    await eventually(lambda: bot.files(ANN) == {name: whole.encode()})
+
+    assert await client.pttl(file) == -1  # as long as it can be answered
+    press = bot.press("Allow once", chat=ANN, message=shown["message_id"])
+    assert (await told(bot, press)).startswith("Allowed once by Ann at ")
+    await eventually(lambda: "touch LONG yes" in "".join(bot.texts(ANN)))
+    closed = next(one for one in bot.chat(ANN) if one["message_id"] == shown["message_id"])
+    assert "Allowed once by Ann at " in closed["text"]
+    assert "reply_markup" not in closed
+    assert list(bot.files(ANN)) == [name]
+
+    # The operator finds it as long as the request, and not longer.
+    assert run(stack, "asks", "show", request.id).stdout.endswith(f"\n\n{whole}\n")
+    left = [await client.pttl(name) for name in (keys.ask(request.id), file)]
+    assert abs(left[1] - left[0]) < 1000
 
 
 async def test_a_button_whose_process_is_killed_counts_once(
