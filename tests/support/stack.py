@@ -14,6 +14,7 @@ import orjson
 import tomlkit
 
 from remoteclaw.config.home import Home
+from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import Accepted, encode_entry, entry_args, entry_keys
 from remoteclaw.fleet.keys import Lane
@@ -173,7 +174,9 @@ class Stack:
 
         async def is_ready() -> bool:
             assert worker.poll() is None, f"the worker ended: {log.read_text()}"
-            return any(view.pid == worker.pid for view in await self.fleet.workers.list())
+            with contextlib.suppress(RedisUnavailable):  # a list is asked for within two seconds
+                return any(view.pid == worker.pid for view in await self.fleet.workers.list())
+            return False
 
         await eventually(is_ready)
         return worker
