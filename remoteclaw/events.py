@@ -13,6 +13,7 @@ __all__ = [
     "AnswerEndEvent",
     "DoneEvent",
     "ErrorEvent",
+    "FormEvent",
     "Intent",
     "NoticeEvent",
     "PermissionEvent",
@@ -207,6 +208,16 @@ class PermissionWithdrawnEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class FormEvent:
+    """A form for a person was cancelled: nothing fills it in."""
+
+    server: str
+    """The MCP server that it is of; empty for the agent's own."""
+    message: str
+    """What it was to ask."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlanStep:
     """A step of an agent's plan."""
 
@@ -278,6 +289,7 @@ AgentEvent = (
     | AnswerEndEvent
     | PermissionEvent
     | PermissionWithdrawnEvent
+    | FormEvent
     | PlanEvent
     | UsageEvent
     | NoticeEvent

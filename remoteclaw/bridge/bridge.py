@@ -77,7 +77,9 @@ MOST_REASON = 300
 
 #: What the person is told where the agent can't know why it was denied a tool.
 WAS_DENIED = "It wanted to use {tools}, which needs a permission that no person can give here."
-#: How much of that sentence is said, in characters.
+#: What the person is told of a form that an MCP server, or the agent, wanted filled in.
+FORM = "({who} asked: `{message}`. Its forms can't be answered here yet: this one was cancelled.)"
+#: How much of such a sentence is said, in characters.
 MOST_DENIED = 2_000
 
 log = logging.getLogger(__name__)
@@ -464,7 +466,7 @@ class ChannelBridge:
         return label_of(event, shown, run.scrubber, run.spec.workspace)
 
     async def _say_notices(self, run: _Run, conduct: Conduct) -> None:
-        """Say what the person can't know from the answer: lost files, and denied tools."""
+        """Say what the person can't know from the answer: lost files, denied tools, and forms."""
         joined = [file for key in run.delivered.steered for file in run.given.get(key, ())]
         notices = [file.words for file in joined if file.problem]
         denials = dict.fromkeys(run.delivered.run.permission_denials)
@@ -473,6 +475,13 @@ class ChannelBridge:
             remedies = remedies_of(run.turn.session.agent, conduct.remedies)
             words = f"({WAS_DENIED.format(tools=', '.join(denied))} {remedies}".strip()
             notices.append(run.scrubber.text(f"{words})", MOST_DENIED))
+        for server, message in run.delivered.forms.items():
+            name, asked = (
+                run.scrubber.line(words, MOST_REASON).replace("`", "'")
+                for words in (server, message)
+            )
+            who = f"The MCP server `{name}`" if name else "The agent"
+            notices.append(FORM.format(who=who, message=asked))
         if self._agents.is_new and run.error is None:
             notices += self._missing_servers(run)
         if notices:

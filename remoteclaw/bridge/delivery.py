@@ -16,6 +16,7 @@ from remoteclaw.events import (
     AnswerEndEvent,
     DoneEvent,
     ErrorEvent,
+    FormEvent,
     NoticeEvent,
     PermissionEvent,
     PermissionWithdrawnEvent,
@@ -58,6 +59,8 @@ class Delivered:
     """The tools that it used, in their order, the last `MOST_CALLS`."""
     answered: tuple[str, ...] = ()
     """The entries whose answer was complete before another one began."""
+    forms: Mapping[str, str] = field(default_factory=dict)
+    """What forms that were cancelled were to ask, the first one of each server."""
     ends_agent: bool = False
     """Whether the process can't be trusted with another turn."""
 
@@ -123,6 +126,7 @@ class DeliveryAdapter:
         self._length = 0
         self._steered: list[str] = []
         self._answered: tuple[str, ...] = ()
+        self._forms: dict[str, str] = {}
         self._error: ErrorEvent | None = None
         self._done: DoneEvent | None = None
 
@@ -149,6 +153,7 @@ class DeliveryAdapter:
             is_silent=is_silent,
             tool_calls=tuple(self._calls.values()),
             answered=self._answered,
+            forms=self._forms,
             ends_agent=self._done is not None and self._done.ends_agent,
         )
 
@@ -183,6 +188,8 @@ class DeliveryAdapter:
             case PermissionWithdrawnEvent(permission):
                 if self._listeners.on_withdrawn:
                     await self._listeners.on_withdrawn(permission)
+            case FormEvent(server, message):
+                self._forms.setdefault(server, message)
             case PlanEvent(steps):
                 if self._callbacks.on_plan:
                     self._callbacks.on_plan(shown_plan(steps, self._listeners.scrub))

@@ -11,6 +11,7 @@ from remoteclaw.events import (
     AgentUsage,
     DoneEvent,
     ErrorEvent,
+    FormEvent,
     PermissionEvent,
     PlanEvent,
     PlanStep,
@@ -160,6 +161,9 @@ class AcpTurn(CliTurn[RpcMessage]):
 
     async def _take_request(self, message: RpcMessage) -> list[AgentEvent]:
         is_ours = message.params.get("sessionId", self._session) == self._session
+        if message.method == "elicitation/create" and is_ours and message.id is not None:
+            await self._peer.respond(message.id, {"action": "cancel"})
+            return [FormEvent("", text(message.params.get("message")))]
         if message.method != "session/request_permission" or not is_ours:
             await deny(self._peer, message)
             return []

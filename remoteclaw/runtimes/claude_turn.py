@@ -14,6 +14,7 @@ from remoteclaw.events import (
     AnswerEndEvent,
     DoneEvent,
     ErrorEvent,
+    FormEvent,
     Intent,
     PermissionEvent,
     PermissionWithdrawnEvent,
@@ -163,6 +164,9 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
 
     async def _take_request(self, message: dict[str, Any]) -> list[AgentEvent]:
         request = mapping(message.get("request"))
+        if request.get("subtype") == "elicitation":
+            await self._peer.respond(message, {"action": "cancel"})
+            return [FormEvent(text(request.get("mcp_server_name")), text(request.get("message")))]
         if request.get("subtype") != "can_use_tool":
             await self._peer.refuse(message)
             return []

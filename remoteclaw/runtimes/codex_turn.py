@@ -13,6 +13,7 @@ from remoteclaw.events import (
     AgentUsage,
     DoneEvent,
     ErrorEvent,
+    FormEvent,
     Intent,
     PermissionEvent,
     SteeredEvent,
@@ -182,8 +183,7 @@ class CodexTurn(CliTurn[RpcMessage]):
             await self._peer.respond(message.id, {"decision": "accept"})
             return []
         if message.method == _OF_SERVERS and not self._is_of_codex(message):
-            await deny(self._peer, message)
-            return []
+            return await self._cancel_form(message)
         permission_id = str(message.id)
         self._asked[permission_id] = message
         server = text(message.params.get("serverName")) or None
@@ -192,6 +192,12 @@ class CodexTurn(CliTurn[RpcMessage]):
             wanted["changes"] = changes
         questions = questions_of(message.params) if message.method == _QUESTIONS else ()
         return [PermissionEvent(permission_id, tool, wanted, server, intent, questions=questions)]
+
+    async def _cancel_form(self, message: RpcMessage) -> list[AgentEvent]:
+        if message.id is not None:
+            await self._peer.respond(message.id, {"action": "cancel"})
+        params = message.params
+        return [FormEvent(text(params.get("serverName")), text(params.get("message")))]
 
     def _intent(self, message: RpcMessage) -> Intent | None:
         """Return what a permission is for, unless codex asks for more than the call itself."""

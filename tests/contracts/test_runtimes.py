@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import ChannelBridge
+from remoteclaw.bridge.bridge import FORM
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import ErrorCategory
@@ -333,6 +334,10 @@ async def test_a_question_of_a_servers_own_is_not_answered_for_the_person(
 
     assert "got" in answer
     assert "accept" not in answer
+    if cli.name in ("claude", "codex"):  # the others refuse it themselves
+        told = FORM.format(who="The MCP server `sly`", message="Really delete everything?")
+        assert '{"action": "cancel"}' in answer
+        assert answer.endswith(f"\n\n{told}")
 
 
 async def test_a_key_is_not_given_to_what_the_agent_runs(opened: Open, cli: AgentCli) -> None:

@@ -298,4 +298,16 @@ MUTANTS = (
         after="if False:",
         test="test_a_change_of_many_lines_is_not_compared",
     ),
+    Mutant(
+        "a form that is said as often as it is asked for",
+        before="self._forms.setdefault(server, message)",
+        after="self._forms[str(len(self._forms))] = message",
+        test="test_a_form_of_an_agents_own_is_cancelled_and_said_once",
+    ),
+    Mutant(
+        "a form whose words end the code that they stand in",
+        before="""MOST_REASON).replace("`", "'")""",
+        after="MOST_REASON)",
+        test="test_a_form_of_an_agents_own_is_cancelled_and_said_once",
+    ),
 )

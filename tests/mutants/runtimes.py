@@ -82,6 +82,24 @@ MUTANTS = (
         test="test_more_than_its_sandbox_codex_has_only_of_a_person",
     ),
     Mutant(
+        "a form of claude's servers of which nobody hears",
+        before='if request.get("subtype") == "elicitation":',
+        after="if False:",
+        test="test_a_question_of_a_servers_own_is_not_answered_for_the_person[claude]",
+    ),
+    Mutant(
+        "a form of codex' servers of which nobody hears",
+        before='return [FormEvent(text(params.get("serverName")), text(params.get("message")))]',
+        after="return []",
+        test="test_a_question_of_a_servers_own_is_not_answered_for_the_person[codex]",
+    ),
+    Mutant(
+        "a form of an agent's own that is refused",
+        before='if message.method == "elicitation/create" and is_ours',
+        after='if message.method == "another" and is_ours',
+        test="test_a_form_of_an_agents_own_is_cancelled_and_said_once",
+    ),
+    Mutant(
         "codex trusts whatever it works in",
         before="_trust(spec),",
         after="",

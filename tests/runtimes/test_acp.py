@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.bridge.bridge import FORM
 from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import PermissionEvent, PlanStep
@@ -98,6 +99,24 @@ async def test_a_request_that_we_do_not_know_is_refused(home: Home, directory: P
     result = await asked(home, directory, body)
 
     assert json.loads(said(result)[0])["code"] == -32601
+
+
+async def test_a_form_of_an_agents_own_is_cancelled_and_said_once(
+    home: Home, directory: Path
+) -> None:
+    body = (
+        "prompt = begin()\n"
+        "for id in 'ab':\n"
+        "    say(jsonrpc='2.0', id=id, method='elicitation/create', params=dict(sessionId='s',\n"
+        "        mode='form', message='Who `are`\\nyou?', requestedSchema=dict(type='object')))\n"
+        "    text(json.dumps(asked()['result']))\n"
+        "answer(prompt, stopReason='end_turn')\n"
+    )
+    result = await asked(home, directory, body)
+
+    answers, notice = said(result)
+    assert answers == '{"action": "cancel"}{"action": "cancel"}'
+    assert notice == FORM.format(who="The agent", message="Who 'are' you?")
 
 
 @pytest.mark.parametrize(
