@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remoteclaw.clock import now_ms
@@ -30,6 +31,9 @@ __all__ = [
 
 #: The numbers of choices, as a message.
 _NUMBERS = re.compile(r"[1-9](?:[\s,]+[1-9])*")
+#: How long after a request has ended an answer without an ID may be meant for it, in milliseconds.
+UNCLEAR_MS = 3000
+WHICH = "Say which: {there}."
 DONE = {
     "once": "Allowed once by {name} at {at}.",
     "conversation": "Allowed for this conversation by {name} at {at}.",
@@ -201,16 +205,44 @@ async def in_passing(text: str, asked: Asked) -> Answer | None:
     is_number = _NUMBERS.fullmatch(text)
     if not text or not (is_number or asked.reply_to):
         return None
-    if again := await asked.fleet.asks.answered_by(asked.session.sid, asked.id):
-        assert again.answer, "it has answered that"
-        return await _tell(asked, again, again.answer.verdict, again.answer.words)
-    waiting = await asked.fleet.asks.of_session(asked.session.sid)
-    for request in waiting:
+    here = await _Here.of(asked)
+    if here.again:
+        assert here.again.answer, "it has answered that"
+        return await _tell(asked, here.again, here.again.answer.verdict, here.again.answer.words)
+    for request in here.waiting:
         if request.is_question and request.shown and request.shown == asked.reply_to:
             return await _tell(asked, request, *(_numbered(request, text) or ("words", text)))
-    if is_number and len(waiting) == 1 and (meant := _numbered(waiting[0], text)):
-        return await _tell(asked, waiting[0], *meant)
+    if is_number and len(here.waiting) == 1 and (meant := _numbered(here.waiting[0], text)):
+        if here.is_unclear:
+            return Answer(here.which)
+        return await _tell(asked, here.waiting[0], *meant)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """The requests that an answer without an ID may be about."""
+
+    waiting: Sequence[Request]
+    again: Request | None
+    """The one that the message has answered already: it is read twice after a crash."""
+    is_unclear: bool
+    """Whether another one has just ended, and not by this person: they may mean that."""
+
+    @classmethod
+    async def of(cls, asked: Asked) -> "_Here":
+        found = await asked.fleet.asks.newest(asked.session.sid)
+        who, since_ms = person(asked.session.provider, asked.sender), now_ms() - UNCLEAR_MS
+        ended = [one for one in found if one.ended_ms > since_ms and not one.is_waiting]
+        return cls(
+            [one for one in found if one.is_waiting],
+            next((one for one in found if asked.id and one.message == asked.id), None),
+            any(one.answer is None or one.answer.by != who for one in ended),
+        )
+
+    @property
+    def which(self) -> str:
+        return WHICH.format(there=", ".join(f"`{one.id}`" for one in self.waiting))
 
 
 def _numbered(request: Request, text: str) -> tuple[Verdict, str] | None:
@@ -230,16 +262,14 @@ async def _answer(asked: Asked, id_: str, verdict: Verdict, words: str = "") -> 
 
 async def _request(asked: Asked, id_: str) -> Request | Answer:
     """Return a request by its id, or the one that waits here; an answer if there is none."""
-    asks = asked.fleet.asks
     if id_:
-        return await asks.find(id_) or Answer(GONE)
-    if again := await asks.answered_by(asked.session.sid, asked.id):
-        return again
-    waiting = await asks.of_session(asked.session.sid)
-    if len(waiting) == 1:
-        return waiting[0]
-    there = ", ".join(f"`{one.id}`" for one in waiting)
-    return Answer(f"Say which: {there}." if there else "Nothing waits for an answer here.")
+        return await asked.fleet.asks.find(id_) or Answer(GONE)
+    here = await _Here.of(asked)
+    if here.again:
+        return here.again
+    if len(here.waiting) == 1 and not here.is_unclear:
+        return here.waiting[0]
+    return Answer(here.which if here.waiting else "Nothing waits for an answer here.")
 
 
 async def _tell(asked: Asked, request: Request, verdict: Verdict, words: str) -> Answer:

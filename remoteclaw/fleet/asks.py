@@ -112,6 +112,8 @@ class Request:
     answer: Answered | None = None
     message: str = ""
     """The platform's id of the message that has answered it, if one has."""
+    ended_ms: int = 0
+    """When it was answered or closed."""
 
     @classmethod
     def decode(cls, id_: str, fields: Mapping[bytes, bytes]) -> Self:
@@ -129,6 +131,7 @@ class Request:
             answer=Answered.decode(answer) if answer else None,
             shown=fields.get(b"shown", b"").decode(),
             message=fields.get(b"message", b"").decode(),
+            ended_ms=int(fields.get(b"closed_ms") or fields.get(b"answered_ms") or 0),
         )
 
     def encode(self) -> bytes:
@@ -250,14 +253,10 @@ class Asks:
 
     async def of_session(self, sid: str) -> list[Request]:
         """Return a session's requests that can be answered, oldest first."""
-        return [one for one in await self._of_session(sid) if one.is_waiting]
+        return [one for one in await self.newest(sid) if one.is_waiting]
 
-    async def answered_by(self, sid: str, message: str) -> Request | None:
-        """Return the session's request that a message has answered: it may be read twice."""
-        found = await self._of_session(sid)
-        return next((one for one in found if message and one.message == message), None)
-
-    async def _of_session(self, sid: str) -> list[Request]:
+    async def newest(self, sid: str) -> list[Request]:
+        """Return those, and what was asked for in the session's newest turn, oldest first."""
         client = self._scripts.client
         return await self._read(await self._scripts.call(client.zrange, keys.asked(sid), 0, -1))
 

@@ -101,9 +101,15 @@ MUTANTS = (
     ),
     Mutant(
         "a number that is for the agent when it is read again",
-        before="if again := await asked.fleet.asks.answered_by(asked.session.sid, asked.id):",
-        after="if again := None:",
+        before="if here.again:\n    assert",
+        after="if False:\n    assert",
         test="test_a_chat_reads_once_what_became_of_a_request",
+    ),
+    Mutant(
+        "a number that allows what nobody has read yet",
+        before="one.answer is None or one.answer.by != who",
+        after="False",
+        test="test_a_number_for_what_has_just_ended_allows_nothing_else",
     ),
     Mutant(
         "a question that is allowed",

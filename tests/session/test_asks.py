@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from remoteclaw import commands
 from remoteclaw.bridge import Hooks
 from remoteclaw.commands import Asked
 from remoteclaw.commands.answering import (
@@ -528,11 +529,12 @@ async def test_none_of_many_requests_outlives_a_stop(stack: Stack) -> None:
     first = await put_request(stack, accepted, tool="Bash", what="touch x")
     await sooner(stack, first)
     client: Any = stack.fleet.scripts.client
-    asked = {f"later{number}": first.asked_ms + 1 for number in range(70)}
+    asked = {f"later{number}": 2**50 for number in range(70)}
     await client.zadd(keys.asked(accepted.session.sid), asked)
 
     await stack.fleet.sessions.stop(accepted.session.sid)
 
+    assert await stack.fleet.asks.waiting() == []
     assert await answered(stack, first, "once") == ENDED["void"]
 
 
@@ -641,6 +643,45 @@ async def test_a_late_answer_passes_for_nothing_else(several: Stack) -> None:
     found = await several.fleet.asks.find(request.id)
     assert found is not None
     assert found.state == "granted"
+
+
+@pytest.mark.parametrize("text", ["1", "/allow"])
+async def test_a_number_for_what_has_just_ended_allows_nothing_else(
+    several: Stack, text: str
+) -> None:
+    several.configure(several.agent, channels={"test": {"owners": [OWNER, GUEST]}})
+    accepted = await several.append("touch 1; touch 2; touch 3")
+    task = drain(several, accepted)
+    first = await open_request(several)
+    await answered(several, first, "once", by=OWNER)
+    second = await open_request(several)
+    assert second.id != first.id
+
+    async def write(by: str) -> str:
+        taken = await commands.take(
+            text,
+            lambda rest: Asked(
+                id=by,
+                rest=rest,
+                session=accepted.session,
+                sender=by,
+                is_owner=True,
+                fleet=several.fleet,
+                config=load_config(several.home.config_file, {}),
+                home=several.home,
+            ),
+            has_files=False,
+        )
+        assert taken.answer
+        return taken.answer.text
+
+    assert await write(GUEST) == f"Say which: `{second.id}`."
+    assert await write(OWNER) == ""  # who has ended the first one knows
+    third = await open_request(several)
+    await answered(several, third, "deny")
+    await task
+
+    assert "touch 2 yes. touch 3 no." in said(await several.outcome(accepted)).replace("\n\n", " ")
 
 
 async def test_a_request_that_has_expired_can_not_be_answered(agent: Stack) -> None:
