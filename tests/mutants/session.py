@@ -286,6 +286,12 @@ MUTANTS = (
         within="Permissions._answer",
     ),
     Mutant(
+        "an answer in the last moment that is lost",
+        before="is_needed=False)\nstate, answer = await self._asks.take(name)",
+        after='is_needed=False)\nstate, answer = "lapsed", None',
+        test="test_a_click_in_the_moment_of_the_deadline_counts_once[lapse]",
+    ),
+    Mutant(
         "a late answer that passes for any command",
         before="digest = _digest(tool, event.input, event.where)",
         after="digest = _digest(tool)",

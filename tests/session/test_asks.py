@@ -800,6 +800,34 @@ async def test_clicks_at_once_from_two_places_come_to_one_result(agent: Stack) -
     assert f"touch x {option}" in said(await agent.outcome(accepted))
 
 
+@pytest.mark.parametrize("step", ["lapse", "finish"])
+async def test_a_click_in_the_moment_of_the_deadline_counts_once(agent: Stack, step: str) -> None:
+    accepted = await agent.append("touch x")
+    proxy = await agent.proxied()
+    failpoint = proxy.arm(step, "before")
+    config = load_config(agent.home.config_file, {})
+    hold = config.approvals.model_copy(update={"hold_s": 1})
+    drain_ = Drain(
+        agent.open_at(proxy.url),
+        config.model_copy(update={"approvals": hold}),
+        agent.home,
+        Hooks(),
+    )
+    task = asyncio.create_task(drain_.run(accepted.session.sid))
+    await failpoint.wait()
+    (request,) = await agent.fleet.asks.waiting()
+
+    told = await answered(agent, request, "once")
+    failpoint.release()
+    await task
+
+    assert told.endswith("The agent is told to go on.") is (step == "finish")
+    first, last = said(await agent.outcome(accepted)), said(await newest(agent, accepted))
+    assert ("I wait for an answer" in first) is (step == "finish")
+    assert "touch x yes" in last
+    assert len(await cards(agent)) == 1
+
+
 async def test_a_click_while_redis_starts_again_is_heard(agent: Stack) -> None:
     accepted = await agent.append("touch x")
     task = drain(agent, accepted)
