@@ -61,7 +61,7 @@ async def test_what_people_answer_is_what_it_does(agent: Stack) -> None:
     await answered(agent, await asked(agent), "deny", "not today")
     told = said(await agent.outcome(denied))
 
-    always = await agent.append("SHELL:echo second >> made", channel_id="chat-2")
+    always = await agent.append("SHELL:echo second >> made")
     await answered(agent, await asked(agent), "conversation")
     await agent.outcome(always)
     await agent.until_idle(always)
@@ -69,7 +69,7 @@ async def test_what_people_answer_is_what_it_does(agent: Stack) -> None:
     worker.kill()
     worker.wait()
     await agent.start_worker()
-    again = await agent.append("SHELL:echo second >> made", channel_id="chat-2")
+    again = await agent.append("SHELL:echo second >> made")
     await agent.outcome(again)
 
     stopped = await agent.append("SHELL:echo third >> made")

@@ -2,8 +2,6 @@
 
 import os
 
-import pytest
-
 from remoteclaw.config.home import Home
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.runtimes import create_cli_runtime
@@ -25,24 +23,22 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("directive", "reason", "remedy"), FAILURES)
-async def test_claudes_own_reason_comes_with_what_to_do(
-    home: Home, claude: AgentCli, directive: str, reason: str, remedy: str
-) -> None:
+async def test_claudes_own_reason_comes_with_what_to_do(home: Home, claude: AgentCli) -> None:
     env = {**create_cli_runtime("claude").environment(os.environ), **claude.env}
     async with agent_bridge(home, "claude", command=claude.command, env=env, model="sonnet") as (
         bridge,
         _,
         _,
     ):
-        here = await bridge.handle(message(f"{directive} please", provider="console"))
-        far = await bridge.handle(message(f"{directive} please"))
+        for directive, reason, remedy in FAILURES:
+            here = await bridge.handle(message(f"{directive} please", provider="console"))
+            far = await bridge.handle(message(f"{directive} please"))
 
-    (words,) = [payload.text for payload in here.payloads]
-    assert reason in words
-    assert remedy in words
-    assert "nobody's key" not in words
-    assert "claude: `" not in far.payloads[0].text
+            (words,) = [payload.text for payload in here.payloads]
+            assert reason in words
+            assert remedy in words
+            assert "nobody's key" not in words
+            assert "claude: `" not in far.payloads[0].text
 
 
 async def test_who_has_not_signed_in_to_claude_reads_how(home: Home, claude: AgentCli) -> None:

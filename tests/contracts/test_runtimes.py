@@ -115,20 +115,39 @@ async def opened(cli: AgentCli, home: Home) -> AsyncIterator[Open]:
 # -- what it says ---------------------------------------------------------------------------------
 
 
-async def test_it_hears_and_says_everything(opened: Open) -> None:
-    """The system prompt, text, thoughts, pictures, files and long messages, in one conversation."""
+async def test_one_process_says_all_waits_warm_is_stopped_and_killed(
+    opened: Open, cli: AgentCli
+) -> None:
+    """All of it with the model that was chosen, which is another than its own choice."""
+    model, asked_for = {
+        "claude": ("claude-opus-4-8", "claude-opus-4-8"),
+        "codex": ("another", "another"),
+        "gemini": ("gemini-2.5-pro", "gemini-2.5-pro"),
+        "opencode": ("scripted/other", "other"),
+    }[cli.name]
+    before = len(cli.model.requests())
+    async with opened(model=model) as agent, asyncio.timeout(HANG_S * 2):
+        await says_everything(agent)
+        await waits_warm(agent)
+        await is_stopped(agent)
+        await is_killed(agent)
+
+    requests = cli.model.requests()[before:]
+    assert {request["model"] for request in requests if not request["is_aside"]} == {asked_for}
+
+
+async def says_everything(agent: Agent) -> None:
+    """The system prompt, text, thoughts, pictures and files."""
     thought: list[str] = []
-    async with opened() as agent:
-        if agent.cli.instructs_by_prompt:
-            assert "You are running inside RemoteClaw" in await agent.say("RECALL\nECHO")
-        else:
-            assert await agent.say("GREPSYS:You are running inside RemoteClaw") == "GREPSYS true"
-        hello = await agent.ask("SAY:hello from the model")
-        recalled = await agent.say("RECALL")
-        answer = await agent.ask("THINK:pondering\nSAY:an answer", on_thinking=thought.append)
-        shown = await agent.ask_with("IMAGES", "red.png", png())
-        read = await agent.ask_with("READ", "notes.txt", b"the meeting is on Thursday")
-        long = await agent.say("x" * 200_000 + " LEN")
+    if agent.cli.instructs_by_prompt:
+        assert "You are running inside RemoteClaw" in await agent.say("RECALL\nECHO")
+    else:
+        assert await agent.say("GREPSYS:You are running inside RemoteClaw") == "GREPSYS true"
+    hello = await agent.ask("SAY:hello from the model")
+    recalled = await agent.say("RECALL")
+    answer = await agent.ask("THINK:pondering\nSAY:an answer", on_thinking=thought.append)
+    shown = await agent.ask_with("IMAGES", "red.png", png())
+    read = await agent.ask_with("READ", "notes.txt", b"the meeting is on Thursday")
 
     assert said(hello) == "hello from the model"
     assert hello.run.text == "hello from the model"
@@ -138,7 +157,60 @@ async def test_it_hears_and_says_everything(opened: Open) -> None:
     assert said(answer) == "an answer"
     assert f"image/png {len(png())}" in shown
     assert "the meeting is on Thursday" in read
+
+
+async def waits_warm(agent: Agent) -> None:
+    """Parked, it is taken over as it is; its usage is that of the turn."""
+    pid = agent.pid
+    agent.keeper.finished("1-0")
+    await agent.keeper.park()
+    second = await agent.ask("RECALL")
+
+    assert agent.pid == pid
+    assert "SAY:hello from the model" in said(second)
+    assert (second.run.usage.input_tokens, second.run.usage.output_tokens) == (100, 7)
+
+
+async def is_stopped(agent: Agent) -> None:
+    """In the middle of a text; the process goes on."""
+    abort = asyncio.Event()
+    shown: list[str] = []
+
+    def stop(_index: int, text: str) -> None:
+        shown.append(text)
+        if "w3" in text:
+            abort.set()
+
+    callbacks = BridgeCallbacks(on_live_text=stop)
+    result = await agent.bridge.handle(message("DRIP:500:100"), callbacks, abort)
+    warm = agent.pid
+    after = await agent.ask("RECALL")
+
+    assert agent.pid == warm
+    assert result.error_category is ErrorCategory.ABORTED
+    assert "w1" in said(result)
+    assert shown[0].startswith("w1")
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(shown))
+    # gemini keeps nothing of a turn that was stopped.
+    assert ("DRIP:500:100" in said(after)) is (agent.cli.name != "gemini")
+    long = await agent.say("x" * 200_000 + " LEN")
     assert int(long.removeprefix("LEN ")) > 200_000
+
+
+async def is_killed(agent: Agent) -> None:
+    """In the middle of a text; another one comes for the next message."""
+
+    def kill(_index: int, text: str) -> None:
+        if "w3" in text:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(agent.pid, signal.SIGKILL)
+
+    killed = await agent.ask("DRIP:500:50", on_live_text=kill)
+    await eventually(lambda: not is_alive(agent.pid))
+    back = await agent.say("SAY:back")
+
+    assert killed.error_category is ErrorCategory.DIED
+    assert back == "back" or "no longer has this conversation" in back
 
 
 # -- tools and permissions ------------------------------------------------------------------------
@@ -161,24 +233,33 @@ def own_settings(cli: AgentCli) -> Path:
     return file
 
 
-async def test_a_tool_is_used_and_told_and_no_settings_of_the_user_are_touched(
+async def test_a_tool_is_used_joined_and_stopped_and_the_users_settings_stay(
     opened: Open, cli: AgentCli
 ) -> None:
     settings = own_settings(cli)
     before = settings.read_bytes()
+    async with opened(permissions="auto") as agent, asyncio.timeout(HANG_S * 2):
+        (agent.workspace / ".codex").mkdir()  # or .git: codex notes only of those that it trusts it
+        await uses_a_tool(agent)
+        kept = {str(path.relative_to(agent.workspace)) for path in agent.workspace.rglob("*")}
+        if create_cli_runtime(cli.name).capabilities.steers:
+            await is_joined(agent)
+        await stops_its_command(agent)
+
+    assert settings.read_bytes() == before
+    assert kept == {".codex"}
+
+
+async def uses_a_tool(agent: Agent) -> None:
+    """The call and its result are told; so is its failure."""
     results: list[ToolResultEvent] = []
 
     async def note(event: ToolResultEvent) -> None:
         results.append(event)
 
-    async with opened(permissions="auto") as agent:
-        (agent.workspace / ".codex").mkdir()  # or .git: codex notes only of those that it trusts it
-        result = await agent.ask("SHELL:echo from-the-shell", on_tool_result=note)
-        failed = await agent.ask("SHELL:cat /not/there")
-        kept = {str(path.relative_to(agent.workspace)) for path in agent.workspace.rglob("*")}
+    result = await agent.ask("SHELL:echo from-the-shell", on_tool_result=note)
+    failed = await agent.ask("SHELL:cat /not/there")
 
-    assert settings.read_bytes() == before
-    assert kept == {".codex"}
     assert "from-the-shell" in said(result)
     assert len(result.tool_calls) == len(results) == 1
     assert not results[0].is_error
@@ -188,7 +269,63 @@ async def test_a_tool_is_used_and_told_and_no_settings_of_the_user_are_touched(
     assert call.is_error or "No such file" in said(failed)
 
 
-async def test_with_nobody_to_ask_nothing_is_done_and_the_person_is_told(opened: Open) -> None:
+async def is_joined(agent: Agent) -> None:
+    """A message that comes while a tool runs is taken up in the same turn."""
+    key = SessionKey.of(message("x"), agent="main")
+    joined = Entry("2-0", message("SAY:and this as well"))
+    is_running = asyncio.Event()
+
+    async def newcomers() -> AsyncIterator[Entry]:
+        await is_running.wait()
+        yield joined
+        await asyncio.Event().wait()
+
+    async def begun(phase: str, _detail: str) -> None:
+        if phase == "tool":
+            is_running.set()
+
+    turn = Turn(key, (Entry("1-0", message("SHELL:sleep 2; echo shell-is-done")),))
+    result = await agent.bridge.handle(
+        turn,
+        BridgeCallbacks(on_phase=begun),
+        newcomers=newcomers,  # type: ignore[arg-type]
+    )
+    recalled = await agent.say("RECALL")
+
+    assert result.steered == ("2-0",)
+    assert "and this as well" in said(result) or "shell-is-done" in said(result)
+    assert recalled.count("SAY:and this as well") >= 1 or agent.cli.name == "claude"
+
+
+async def stops_its_command(agent: Agent) -> None:
+    """With the turn; what it would have done is not done."""
+    abort = asyncio.Event()
+
+    async def stop() -> None:
+        await eventually((agent.workspace / "begun").exists)
+        await asyncio.sleep(0.7)  # at first, codex ends it with the turn in any case
+        abort.set()
+
+    stopping = asyncio.create_task(stop())
+    done = f"done-{uuid.uuid4().hex}"
+    text = f"SHELL:touch begun; sleep {2 * HANG_S:.0f}; touch {done}"
+    result = await agent.bridge.handle(message(text), BridgeCallbacks(), abort)
+    await stopping
+    await eventually(lambda: not shells_of(done))
+
+    assert result.error_category is ErrorCategory.ABORTED
+
+
+def shells_of(command: str) -> list[str]:
+    """Return the command lines that run now and have this in them."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(file.read_text(errors="replace"))
+    return [line for line in found if command in line]
+
+
+async def test_nothing_is_done_but_what_a_rule_or_a_person_allows(opened: Open) -> None:
     """Who is asked decides about each call: none is allowed for longer."""
     asked: list[PermissionEvent] = []
 
@@ -196,18 +333,28 @@ async def test_with_nobody_to_ask_nothing_is_done_and_the_person_is_told(opened:
         asked.append(event)
         return Decision("allow")
 
-    async with opened(permissions="ask") as agent:
+    rules = ("Bash(touch one)", "Bash(touch two:*)")
+    async with opened(permissions="ask", allow=rules) as agent:
         result = await agent.ask("SHELL:touch made-by-the-agent")
         is_there = (agent.workspace / "made-by-the-agent").exists()
-        allowed = await agent.ask("SHELL:touch one", on_permission=allow)
-        assert (agent.workspace / "one").exists()
-        await agent.ask("SHELL:touch one", on_permission=allow)
+        allowed = await agent.ask("SHELL:touch five", on_permission=allow)
+        assert (agent.workspace / "five").exists()
+        await agent.ask("SHELL:touch five", on_permission=allow)
+        exact = await agent.ask("SHELL:touch one")
+        longer = await agent.ask("SHELL:touch two three")
+        behind = await agent.ask("SHELL:touch two && touch four")
+        made = {path.name for path in agent.workspace.iterdir()}
 
     assert not is_there
     assert result.run.permission_denials
     assert "permission" in said(result)
-    assert ["touch one" in str(event.input) for event in asked] == [True, True]
+    assert 'allow = ["Bash(touch made-by-the-agent)"]' in said(result)
+    assert "[agents.main]" in said(result)
+    assert ["touch five" in str(event.input) for event in asked] == [True, True]
     assert allowed.run.permission_denials == ()
+    assert exact.run.permission_denials == longer.run.permission_denials == ()
+    assert behind.run.permission_denials
+    assert made == {"one", "two", "three", "five"}
 
 
 def writing(cli: AgentCli, path: Path) -> str:
@@ -244,24 +391,14 @@ async def test_edits_are_files_of_the_workspace_and_nothing_else(
     assert 'allow = ["Bash(touch made-by-the-agent)"]' in command
 
 
-async def test_a_rule_allows_a_command_and_none_behind_it(opened: Open) -> None:
-    rules = ("Bash(touch one)", "Bash(touch two:*)")
-    async with opened(permissions="ask", allow=rules) as agent:
-        exact = await agent.ask("SHELL:touch one")
-        longer = await agent.ask("SHELL:touch two three")
-        behind = await agent.ask("SHELL:touch two && touch four")
-        other = await agent.say("SHELL:touch five")
-        made = {path.name for path in agent.workspace.iterdir()}
-
-    assert made == {"one", "two", "three"}
-    assert exact.run.permission_denials == longer.run.permission_denials == ()
-    assert behind.run.permission_denials
-    assert 'allow = ["Bash(touch five)"]' in other
-    assert "[agents.main]" in other
+def sly_server(log: Path) -> McpServerConfig:
+    """Return a server that isn't to be believed, which notes in `log` what happens to it."""
+    program = ROOT / "tests" / "support" / "sly_mcp_server.py"
+    return McpServerConfig(command=sys.executable, args=(str(program), str(log)))
 
 
-async def test_a_server_of_the_configuration_needs_no_permission(
-    opened: Open, cli: AgentCli
+async def test_a_configured_server_needs_no_permission_and_gets_no_answer(
+    opened: Open, cli: AgentCli, directory: Path
 ) -> None:
     """One that does not start is done without."""
     probe = McpServerConfig(
@@ -270,13 +407,17 @@ async def test_a_server_of_the_configuration_needs_no_permission(
         env={"PYTHONPATH": str(ROOT)},
     )
     broken = McpServerConfig(command=sys.executable, args=("-c", "raise SystemExit(1)"))
+    sly = sly_server(directory / "log")
+    trust = cli.name == "gemini"
     async with opened(
         permissions="ask",
-        mcp_servers={"probe": probe, "broken": broken},
-        inherit_mcp=cli.name != "gemini",  # with others beside it, it doesn't tell whose tool it is
+        mcp_servers={"probe": probe, "broken": broken, "sly": sly},
+        trust_workspace=trust,
+        inherit_mcp=not trust,  # with others beside it, gemini doesn't tell whose tool it is
     ) as agent:
         tools = await agent.say("TOOLS")
         result = await agent.ask('TOOL:echo:{"text": "ping"}')
+        answer = await agent.say("TOOL:confirm:{}")
 
     assert "echo" in tools
     assert "echo: ping" in said(result)
@@ -284,12 +425,12 @@ async def test_a_server_of_the_configuration_needs_no_permission(
     (call,) = result.tool_calls
     assert "echo" in call.name
     assert not call.is_error
-
-
-def sly_server(log: Path) -> McpServerConfig:
-    """Return a server that isn't to be believed, which notes in `log` what happens to it."""
-    program = ROOT / "tests" / "support" / "sly_mcp_server.py"
-    return McpServerConfig(command=sys.executable, args=(str(program), str(log)))
+    assert "got" in answer
+    assert "accept" not in answer
+    if cli.name in ("claude", "codex"):  # the others refuse it themselves
+        told = FORM.format(who="The MCP server `sly`", message="Really delete everything?")
+        assert '{"action": "cancel"}' in answer
+        assert answer.endswith(f"\n\n{told}")
 
 
 @pytest.mark.parametrize("is_inherited", [False, True])
@@ -320,26 +461,6 @@ async def test_who_may_do_nothing_uses_no_tool_of_a_server(
     assert "seen" not in said(result)
 
 
-async def test_a_question_of_a_servers_own_is_not_answered_for_the_person(
-    opened: Open, cli: AgentCli, directory: Path
-) -> None:
-    trust = cli.name == "gemini"
-    async with opened(
-        permissions="ask",
-        mcp_servers={"sly": sly_server(directory / "log")},
-        trust_workspace=trust,
-        inherit_mcp=not trust,
-    ) as agent:
-        answer = await agent.say("TOOL:confirm:{}")
-
-    assert "got" in answer
-    assert "accept" not in answer
-    if cli.name in ("claude", "codex"):  # the others refuse it themselves
-        told = FORM.format(who="The MCP server `sly`", message="Really delete everything?")
-        assert '{"action": "cancel"}' in answer
-        assert answer.endswith(f"\n\n{told}")
-
-
 async def test_a_key_is_not_given_to_what_the_agent_runs(opened: Open, cli: AgentCli) -> None:
     if cli.name != "codex":
         pytest.skip("hands its whole environment on (docs/agents.md)")
@@ -348,74 +469,6 @@ async def test_a_key_is_not_given_to_what_the_agent_runs(opened: Open, cli: Agen
 
     assert "PATH=" in reply
     assert "nobody's key" not in reply
-
-
-# -- stopping -------------------------------------------------------------------------------------
-
-
-async def test_it_is_stopped_in_the_middle_of_a_text_and_killed_in_the_next(
-    opened: Open, cli: AgentCli
-) -> None:
-    abort = asyncio.Event()
-    shown: list[str] = []
-
-    def stop(_index: int, text: str) -> None:
-        shown.append(text)
-        if "w3" in text:
-            abort.set()
-
-    async with opened() as agent, asyncio.timeout(HANG_S * 2):
-        callbacks = BridgeCallbacks(on_live_text=stop)
-        result = await agent.bridge.handle(message("DRIP:500:100"), callbacks, abort)
-        warm = agent.pid
-        after = await agent.ask("RECALL")
-
-        assert agent.pid == warm
-
-        def kill(_index: int, text: str) -> None:
-            if "w3" in text:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(agent.pid, signal.SIGKILL)
-
-        killed = await agent.ask("DRIP:500:50", on_live_text=kill)
-        await eventually(lambda: not is_alive(agent.pid))
-        back = await agent.say("SAY:back")
-    assert killed.error_category is ErrorCategory.DIED
-    assert back == "back" or "no longer has this conversation" in back
-    assert result.error_category is ErrorCategory.ABORTED
-    assert "w1" in said(result)
-    assert shown[0].startswith("w1")
-    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(shown))
-    # gemini keeps nothing of a turn that was stopped.
-    assert ("DRIP:500:100" in said(after)) is (cli.name != "gemini")
-
-
-async def test_a_command_that_is_stopped_does_nothing_more(opened: Open) -> None:
-    abort = asyncio.Event()
-
-    async with opened(permissions="auto") as agent, asyncio.timeout(HANG_S):
-
-        async def stop() -> None:
-            await eventually((agent.workspace / "begun").exists)
-            await asyncio.sleep(0.7)  # at first, codex ends it with the turn in any case
-            abort.set()
-
-        stopping = asyncio.create_task(stop())
-        done = f"done-{uuid.uuid4().hex}"
-        text = f"SHELL:touch begun; sleep {2 * HANG_S:.0f}; touch {done}"
-        result = await agent.bridge.handle(message(text), BridgeCallbacks(), abort)
-        await stopping
-        await eventually(lambda: not shells_of(done))
-    assert result.error_category is ErrorCategory.ABORTED
-
-
-def shells_of(command: str) -> list[str]:
-    """Return the command lines that run now and have this in them."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found.append(file.read_text(errors="replace"))
-    return [line for line in found if command in line]
 
 
 # -- coming and going -----------------------------------------------------------------------------
@@ -431,71 +484,53 @@ async def written(cli: AgentCli) -> None:
     await eventually(lambda: cli.name != "claude" or has_answer())
 
 
-async def test_with_the_chosen_model_it_waits_warm_and_is_taken_over(
+async def test_a_new_process_goes_on_with_the_conversation_or_a_copy(
     opened: Open, cli: AgentCli
 ) -> None:
-    model, asked_for = {
-        "claude": ("claude-opus-4-8", "claude-opus-4-8"),
-        "codex": ("another", "another"),
-        "gemini": ("gemini-2.5-pro", "gemini-2.5-pro"),
-        "opencode": ("scripted/other", "other"),
-    }[cli.name]
-    before = len(cli.model.requests())
-    async with opened(model=model) as agent:
-        await agent.ask("SAY:one")
-        pid = agent.pid
-        agent.keeper.finished("1-0")
-        await agent.keeper.park()
-        second = await agent.ask("RECALL")
-
-        assert agent.pid == pid
-    assert "SAY:one" in said(second)
-    assert (second.run.usage.input_tokens, second.run.usage.output_tokens) == (100, 7)
-    requests = cli.model.requests()[before:]
-    assert {request["model"] for request in requests if not request["is_aside"]} == {asked_for}
-
-
-async def test_a_new_process_goes_on_with_the_conversation(opened: Open, cli: AgentCli) -> None:
+    """And with none that the CLI does not know."""
+    forks = create_cli_runtime(cli.name).capabilities.forks  # else a copy of our record stands in
     async with opened() as agent:
         await agent.ask("my colour is green SAY:noted")
+        ((name, original),) = agent.session_map.items()
         pid = agent.pid
         await written(cli)
+        if forks:
+            await is_copied(agent, name, original)
+        for unknown in (unknown_id(cli), *([FORK_OF + unknown_id(cli)] if forks else ())):
+            await agent.keeper.discard()
+            agent.session_map[name] = unknown
+            lost = await agent.ask("SAY:two")
+            assert lost.error_category is ErrorCategory.SESSION_EXPIRED
+            assert agent.session_map == {}
+
         await agent.keeper.discard()
+        agent.session_map[name] = original
         agent.bridge._channel = ChannelConfig(instructions="Speak like a SAILOR.")
         again = await agent.ask("RECALL")
-
         if cli.name == "gemini":  # it would destroy the conversation: ours is told it instead
             assert again.error_category is ErrorCategory.SESSION_EXPIRED
             assert agent.session_map == {}
+            assert await agent.say("SAY:three") == "three"
             return
         assert agent.pid != pid
         if not cli.instructs_by_prompt:  # else it is told with the process' first message
             assert await agent.say("GREPSYS:SAILOR") == "GREPSYS true"
     assert "my colour is green" in said(again)
+    assert "only the copy" not in said(again)
 
 
-async def test_a_conversation_begins_as_a_copy_of_another(opened: Open, cli: AgentCli) -> None:
-    if not create_cli_runtime(cli.name).capabilities.forks:
-        pytest.skip("a copy of our record stands in for it")
-    async with opened() as agent:
-        await agent.ask("my colour is green SAY:noted")
-        ((name, original),) = agent.session_map.items()
-        await written(cli)
-        await agent.keeper.discard()
-        agent.session_map[name] = FORK_OF + original
-        copied = await agent.ask("RECALL")
-        copy, pid = agent.session_map[name], agent.pid
-        again = await agent.ask("only the copy hears this SAY:noted")
-        assert (agent.session_map[name], agent.pid) == (copy, pid)
-        await agent.keeper.discard()
-        agent.session_map[name] = original
-        untouched = await agent.say("RECALL")
+async def is_copied(agent: Agent, name: str, original: str) -> None:
+    """A conversation begins as a copy of another, and goes its own way."""
+    await agent.keeper.discard()
+    agent.session_map[name] = FORK_OF + original
+    copied = await agent.ask("RECALL")
+    copy, pid = agent.session_map[name], agent.pid
+    again = await agent.ask("only the copy hears this SAY:noted")
 
+    assert (agent.session_map[name], agent.pid) == (copy, pid)
     assert "my colour is green" in said(copied)
     assert said(again) == "noted"
     assert copy not in (original, FORK_OF + original)
-    assert "my colour is green" in untouched
-    assert "only the copy" not in untouched
 
 
 async def test_a_copy_that_dies_before_it_says_anything_is_begun_again(
@@ -522,29 +557,13 @@ async def test_a_copy_that_dies_before_it_says_anything_is_begun_again(
     assert agent.session_map[name] not in (original, FORK_OF + original)
 
 
-async def test_an_id_that_the_cli_does_not_know(opened: Open, cli: AgentCli) -> None:
-    forks = create_cli_runtime(cli.name).capabilities.forks
-    async with opened() as agent:
-        await agent.ask("SAY:one")
-        (name,) = agent.session_map
-        await agent.keeper.discard()
-        agent.session_map[name] = unknown_id(cli)
-        lost = [await agent.ask("SAY:two")]
-        if forks:  # else a copy of our record stands in for it
-            agent.session_map[name] = FORK_OF + unknown_id(cli)
-            lost.append(await agent.ask("SAY:two"))
-        after = await agent.say("SAY:three")
-
-    assert {one.error_category for one in lost} == {ErrorCategory.SESSION_EXPIRED}
-    assert after == "three"
-
-
 # -- what goes wrong ------------------------------------------------------------------------------
 
 
 async def test_a_failure_has_its_category_and_the_next_turn_works(
-    opened: Open, cli: AgentCli
+    opened: Open, cli: AgentCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(patience, "FRESH_S", 6.0)  # gemini's first pause takes 5
     categories = {
         "HTTP:401": ErrorCategory.AUTH,
         "HTTP:404:model": ErrorCategory.UNKNOWN_MODEL,
@@ -560,15 +579,56 @@ async def test_a_failure_has_its_category_and_the_next_turn_works(
         categories["HTTP:400:context"] = ErrorCategory.CONTEXT_OVERFLOW
     if cli.name in ("gemini", "opencode"):  # the others say when it ends, below
         categories["HTTP:429:limit"] = ErrorCategory.USAGE_LIMIT
-    async with opened() as agent, asyncio.timeout(HANG_S * 2):
+    async with opened() as agent, asyncio.timeout(HANG_S * 3):
         for directive, category in categories.items():
             failed = await agent.ask(f"{directive} please")
             after = await agent.say("SAY:fine again")
             assert (directive, failed.error_category) == (directive, category)
             assert "fine again" in after
         reply = await agent.say(f"RETRYAFTER:1 HTTP:503*1 {uuid.uuid4().hex} SAY:then it works")
+        assert "then it works" in reply
+        if cli.name == "opencode":  # the others don't say theirs, and nothing is known of any other
+            await keeps_its_summary_to_itself(agent)
+        await is_not_waited_for(agent)
+        # Of two of opencode that make its database, one ends; the drain starts that once more.
+        async with opened() as other:
+            await are_apart(agent, other)
 
-    assert "then it works" in reply
+
+async def keeps_its_summary_to_itself(agent: Agent) -> None:
+    """The one that it makes of a conversation which has become too long."""
+    shown: list[str] = []
+    answer = await agent.ask(
+        f"HTTP:400:context*1 {uuid.uuid4().hex}\nSAY:two",
+        on_live_text=lambda _, text: shown.append(text),
+    )
+
+    assert said(answer) == "two"
+    assert not any("Scripted summary" in text for text in shown)
+
+
+async def is_not_waited_for(agent: Agent) -> None:
+    """A model that is busy for good; gemini and opencode try again for minutes."""
+    shown: list[str] = []
+    failed = await agent.ask("HTTP:503", on_live_text=lambda _, text: shown.append(text))
+    after = await agent.say("SAY:fine again")
+
+    assert failed.error_category is ErrorCategory.RETRYABLE
+    if agent.cli.name in ("gemini", "opencode"):  # which tell it to their logs alone
+        assert any("The model is busy; trying again" in text for text in shown)
+    assert "fine again" in after
+
+
+async def are_apart(one: Agent, two: Agent) -> None:
+    """Two sessions in one workspace, at once."""
+    results = await asyncio.gather(one.ask("I am one SAY:1"), two.ask("I am two SAY:2"))
+    assert [result.error for result in results] == [None, None]
+    first, second = map(said, results)
+    recalled = await asyncio.gather(one.say("RECALL"), two.say("RECALL"))
+
+    assert (first, second) == ("1", "2")
+    assert ["I am one" in text for text in recalled] == [True, False]
+    assert ["I am two" in text for text in recalled] == [False, True]
 
 
 async def test_the_limit_of_a_plan_says_when_it_ends(opened: Open, cli: AgentCli) -> None:
@@ -614,22 +674,6 @@ async def test_codex_without_a_login_says_so_at_once(opened: Open, cli: AgentCli
     assert "`codex login`" in str(failed.error)
 
 
-async def test_a_model_that_is_busy_for_good_is_not_waited_for(
-    opened: Open, cli: AgentCli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """gemini and opencode try again for minutes, and tell it to their logs alone."""
-    monkeypatch.setattr(patience, "FRESH_S", 6.0)  # gemini's first pause takes 5
-    shown: list[str] = []
-    async with opened() as agent, asyncio.timeout(HANG_S):
-        failed = await agent.ask("HTTP:503", on_live_text=lambda _, text: shown.append(text))
-        after = await agent.say("SAY:fine again")
-
-    assert failed.error_category is ErrorCategory.RETRYABLE
-    if cli.name in ("gemini", "opencode"):
-        assert any("The model is busy; trying again" in text for text in shown)
-    assert "fine again" in after
-
-
 async def test_gemini_says_when_its_model_wants_to_be_asked_again(
     opened: Open, cli: AgentCli
 ) -> None:
@@ -642,23 +686,6 @@ async def test_gemini_says_when_its_model_wants_to_be_asked_again(
     assert failed.error_category is ErrorCategory.RETRYABLE
     assert failed.retry_at_ms is not None
     assert failed.retry_at_ms / 1000 >= began + 50
-
-
-async def test_a_summary_that_an_agent_makes_for_itself_is_no_answer(
-    opened: Open, cli: AgentCli
-) -> None:
-    if cli.name != "opencode":
-        pytest.skip("the others don't say it, and nothing is known of any other")
-    shown: list[str] = []
-    async with opened() as agent, asyncio.timeout(HANG_S):
-        await agent.say("SAY:one")
-        answer = await agent.ask(
-            f"HTTP:400:context*1 {uuid.uuid4().hex}\nSAY:two",
-            on_live_text=lambda _, text: shown.append(text),
-        )
-
-    assert said(answer) == "two"
-    assert not any("Scripted summary" in text for text in shown)
 
 
 async def test_a_stream_that_breaks_once(opened: Open, cli: AgentCli) -> None:
@@ -784,34 +811,32 @@ async def test_opencode_does_not_start_where_it_would_run_plugins(
 
 @pytest.mark.parametrize("permissions", ["ask", "auto"])
 async def test_the_users_own_servers_are_not_there_unless_they_are_inherited(
-    opened: Open, cli: AgentCli, permissions: str
+    opened: Open, cli: AgentCli, directory: Path, permissions: str
 ) -> None:
     if (permissions == "auto") != (cli.name == "opencode"):
         pytest.skip("shows the same tools, whatever it may do")
     # Slower than any of them waits by itself; they are there at the first turn.
-    slowly = f"sleep 3; exec {sys.executable} -m tests.support.mcp_server"
+    own = sly_server(directory / "log")
+    slowly = f"sleep 3; exec {own.command} {' '.join(own.args)}"
     program = {"command": "/bin/sh", "args": ["-c", slowly]}
-    python = {"PYTHONPATH": str(ROOT)}
     local = {"type": "local", "command": ["/bin/sh", "-c", slowly]}
     settings, content = {
-        "claude": (".claude.json", {"mcpServers": {"mine": {**program, "env": python}}}),
+        "claude": (".claude.json", {"mcpServers": {"mine": program}}),
         "codex": (
             ".codex/config.toml",
             f'[mcp_servers.mine]\ncommand = "/bin/sh"\nargs = {json.dumps(program["args"])}\n'
-            f'env = {{PYTHONPATH = "{ROOT}"}}\nstartup_timeout_sec = {HANG_S:.0f}\n',
+            f"startup_timeout_sec = {HANG_S:.0f}\n",
         ),
-        "gemini": (".gemini/settings.json", {"mcpServers": {"mine": {**program, "env": python}}}),
+        "gemini": (".gemini/settings.json", {"mcpServers": {"mine": program}}),
         "opencode": (
             ".config/opencode/opencode.json",
-            {"mcp": {"mine": {**local, "environment": python, "timeout": HANG_S * 1000}}},
+            {"mcp": {"mine": {**local, "timeout": HANG_S * 1000}}},
         ),
     }[cli.name]
     file = Path(os.environ["HOME"], settings)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(content if isinstance(content, str) else json.dumps(content))
-    probe = McpServerConfig(
-        command=sys.executable, args=("-m", "tests.support.mcp_server"), env=python
-    )
+    probe = sly_server(directory / "log")
     options = {"mcp_servers": {"probe": probe}, "trust_workspace": cli.name == "gemini"}
 
     inherited = "mine"
@@ -820,52 +845,8 @@ async def test_the_users_own_servers_are_not_there_unless_they_are_inherited(
             inherited = await agent.say("TOOLS")
     async with opened(permissions=permissions, inherit_mcp=False, **options) as agent:
         tools = await agent.say("TOOLS")
-        result = await agent.ask('TOOL:echo:{"text": "ping"}')
+        result = await agent.ask("TOOL:look:{}")
 
     assert "mine" in inherited
     assert "mine" not in tools
-    assert "echo: ping" in said(result)
-
-
-async def test_two_sessions_in_one_workspace_at_once(opened: Open) -> None:
-    async with opened() as one, opened() as two:
-        # Of two of opencode that make its database, one ends; the drain starts that once more.
-        await one.say("SAY:here before the other one")
-        results = await asyncio.gather(one.ask("I am one SAY:1"), two.ask("I am two SAY:2"))
-        assert [result.error for result in results] == [None, None]
-        first, second = map(said, results)
-        recalled = await asyncio.gather(one.say("RECALL"), two.say("RECALL"))
-
-    assert (first, second) == ("1", "2")
-    assert ["I am one" in text for text in recalled] == [True, False]
-    assert ["I am two" in text for text in recalled] == [False, True]
-
-
-async def test_messages_that_join_a_turn(opened: Open, cli: AgentCli) -> None:
-    if not create_cli_runtime(cli.name).capabilities.steers:
-        pytest.skip("it takes up no messages while it works")
-    key = SessionKey.of(message("x"), agent="main")
-    joined = Entry("2-0", message("SAY:and this as well"))
-    is_running = asyncio.Event()
-
-    async def newcomers() -> AsyncIterator[Entry]:
-        await is_running.wait()
-        yield joined
-        await asyncio.Event().wait()
-
-    async def begun(phase: str, _detail: str) -> None:
-        if phase == "tool":
-            is_running.set()
-
-    async with opened(permissions="auto") as agent, asyncio.timeout(HANG_S):
-        turn = Turn(key, (Entry("1-0", message("SHELL:sleep 2; echo shell-is-done")),))
-        result = await agent.bridge.handle(
-            turn,
-            BridgeCallbacks(on_phase=begun),
-            newcomers=newcomers,  # type: ignore[arg-type]
-        )
-        recalled = await agent.say("RECALL")
-
-    assert result.steered == ("2-0",)
-    assert "and this as well" in said(result) or "shell-is-done" in said(result)
-    assert recalled.count("SAY:and this as well") >= 1 or agent.cli.name == "claude"
+    assert "seen" in said(result)

@@ -24,6 +24,7 @@ from remoteclaw.config.secrets import redacted
 from remoteclaw.fleet import keys
 from remoteclaw.host.process import is_alive
 from remoteclaw.messages import OWN_SERVER
+from remoteclaw.session.notices import SECOND_TRY
 from remoteclaw.tools.catalog import TOOLS
 from remoteclaw.up.agents import tools_problem
 from tests.conftest import required
@@ -32,6 +33,7 @@ from tests.support.command import Process
 from tests.support.doors import gateway_process
 from tests.support.platform import Platform
 from tests.support.processes import children
+from tests.support.processes import is_alive as is_running
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
 
@@ -98,7 +100,7 @@ async def test_every_tool(stack: Stack, directory: Path, claude: AgentCli) -> No
     ("name", "transport"),
     [("claude", "stdio"), ("codex", "http"), ("gemini", "http"), ("opencode", "http")],
 )
-async def test_some_tools(
+async def test_some_tools_and_a_worker_that_is_killed(
     name: str, transport: str, stack: Stack, directory: Path, model_server: ModelServerProcess
 ) -> None:
     cli = required(name, model_server)
@@ -107,9 +109,36 @@ async def test_some_tools(
         await here.use("message_send", target="chat-2", message=f"from {name}")
         post = here.platform.say("chat-1", "bo", "hi")
         await here.use("message_react", messageId=post, emoji="🎉")
+        await is_begun_again(here)
 
     assert [one.text for one in here.platform.chat("chat-2")] == [f"from {name}"]
     assert {one.id: one.reaction for one in here.platform.chat("chat-1")}[post] == "🎉"
+
+
+async def is_begun_again(here: World) -> None:
+    """Its worker is killed in a turn; the next one asks it again, and the person is told."""
+    stack = here.stack
+    accepted = await stack.append("DRIP:40:50")
+    await stack.reached(accepted, "output")
+    pid = int((await stack.reached(accepted, "spawned")).rpartition(" ")[2])
+    await kill_horses(stack)
+    await eventually(lambda: not is_running(pid))  # with its holder
+    await stack.fleet.sweeper.sweep()
+
+    outcome = await stack.outcome(accepted)
+    assert outcome.status == "done"
+    assert said(outcome).startswith(SECOND_TRY)
+    assert said(outcome).endswith("w40")
+    assert said(outcome).count("w40") == 1
+
+
+async def kill_horses(stack: Stack) -> None:
+    """Kill what works, and have that noticed."""
+    for worker in stack.workers:
+        for horse in children(worker.pid):
+            os.kill(horse, signal.SIGKILL)
+    host = stack.home.host_id
+    await eventually(lambda: stack.fleet.sweeper.release_dead(host, is_alive))
 
 
 async def test_gemini_obeys_nothing_of_a_workspace_and_has_no_tools_then(
@@ -330,15 +359,11 @@ async def test_a_worker_that_is_killed_behind_a_tool_tells_the_next_try(
         text = 'TOOL:message_send:{"target":"chat-2","message":"once"} SHELL:sleep 60'
         accepted = await stack.append(text)
         await eventually(lambda: here.platform.chat("chat-2"))
-        for worker in stack.workers:
-            for horse in children(worker.pid):
-                os.kill(horse, signal.SIGKILL)
+        await kill_horses(stack)
         noted = await stack.fleet.scripts.client.lrange(
             keys.side_effects(accepted.session.sid), 0, -1
         )
         assert len(noted) == 1
-        host = stack.home.host_id
-        await eventually(lambda: stack.fleet.sweeper.release_dead(host, is_alive))
         await stack.fleet.sweeper.sweep()
         await eventually(lambda: "already_done" in claude.model.bodies())
         await stack.fleet.sessions.stop(accepted.session.sid)

@@ -55,13 +55,13 @@ MUTANTS = (
         "a command of codex' that goes on when it was stopped",
         before='await self._peer.request("thread/backgroundTerminals/clean", thread)',
         after="pass",
-        test="test_a_command_that_is_stopped_does_nothing_more[codex]",
+        test="test_a_tool_is_used_joined_and_stopped_and_the_users_settings_stay[codex]",
     ),
     Mutant(
         "a permission that is given because somebody was asked",
         before='return {"decision": "decline" if is_denied else "accept"}',
         after='return {"decision": "accept"}',
-        test="test_with_nobody_to_ask_nothing_is_done_and_the_person_is_told[codex]",
+        test="test_nothing_is_done_but_what_a_rule_or_a_person_allows[codex]",
     ),
     Mutant(
         "questions that codex may not ask",
@@ -85,13 +85,13 @@ MUTANTS = (
         "a form of claude's servers of which nobody hears",
         before='if request.get("subtype") == "elicitation":',
         after="if False:",
-        test="test_a_question_of_a_servers_own_is_not_answered_for_the_person[claude]",
+        test="test_a_configured_server_needs_no_permission_and_gets_no_answer[claude]",
     ),
     Mutant(
         "a form of codex' servers of which nobody hears",
         before='return [FormEvent(text(params.get("serverName")), text(params.get("message")))]',
         after="return []",
-        test="test_a_question_of_a_servers_own_is_not_answered_for_the_person[codex]",
+        test="test_a_configured_server_needs_no_permission_and_gets_no_answer[codex]",
     ),
     Mutant(
         "a form of an agent's own that is refused",
@@ -109,7 +109,7 @@ MUTANTS = (
         "codex edits the user's settings",
         before="_trust(spec),",
         after="",
-        test="test_a_tool_is_used_and_told_and_no_settings_of_the_user_are_touched[codex]",
+        test="test_a_tool_is_used_joined_and_stopped_and_the_users_settings_stay[codex]",
     ),
     Mutant(
         "codex trusts the repository around its workspace",
@@ -164,13 +164,13 @@ MUTANTS = (
         "a server that answers itself in the person's name",
         before="and not self._is_of_codex(message)",
         after="and False",
-        test="test_a_question_of_a_servers_own_is_not_answered_for_the_person[codex]",
+        test="test_a_configured_server_needs_no_permission_and_gets_no_answer[codex]",
     ),
     Mutant(
         "a server that says what codex says when it asks",
         before="or server in self._unasked:",
         after=":",
-        test="test_a_question_of_a_servers_own_is_not_answered_for_the_person[codex]",
+        test="test_a_configured_server_needs_no_permission_and_gets_no_answer[codex]",
     ),
     Mutant(
         "a number that is a file's name",

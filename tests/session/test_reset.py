@@ -9,8 +9,6 @@ from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.session.notices import RESET, SECOND_TRY
-from tests.conftest import required
-from tests.support.agents import ModelServerProcess
 from tests.support.conversations import (
     answers,
     append,
@@ -269,7 +267,7 @@ async def test_a_command_that_kills_its_worker_is_given_up_and_said(agent: Stack
     assert await talk(agent, "three") == ["heard three, knew -"]
 
 
-# -- stock workers, real CLIs ---------------------------------------------------------------------
+# -- stock workers --------------------------------------------------------------------------------
 
 
 async def test_two_sessions_at_once(stack: Stack) -> None:
@@ -284,18 +282,3 @@ async def test_two_sessions_at_once(stack: Stack) -> None:
 
     assert first == "You said before:\n\n-"
     assert "- hello" in second
-
-
-@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode"])
-async def test_a_real_cli_knows_nothing_of_before(
-    stack: Stack, model_server: ModelServerProcess, name: str
-) -> None:
-    cli = required(name, model_server)
-    stack.configure(cli.config())
-    await talk(stack, "my colour is green SAY:noted")
-    assert "my colour is green" in (await talk(stack, "RECALL"))[0]
-
-    assert await talk(stack, "/new") == [RESET]
-
-    assert "green" not in (await talk(stack, "RECALL"))[0]
-    assert "green" not in model_server.bodies().splitlines()[-1]
