@@ -56,14 +56,14 @@ def roles(messages: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "times", "copies"),
-    [("claude", 3, True), ("codex", 3, False), ("opencode", 2, True)],
+    ("name", "times"),
+    [("claude", 3), ("codex", 3), ("opencode", 2)],
     ids=["claude", "codex", "opencode"],
 )
 async def test_after_an_idle_time_only_the_new_message_is_new(
-    name: str, times: int, copies: bool, served: Stack, model_server: ModelServerProcess
+    name: str, times: int, served: Stack, model_server: ModelServerProcess
 ) -> None:
-    """Also where the workspace has changed, once more after that, and in a copy of the session."""
+    """Also where the workspace has changed, and once more after that."""
     stack = served
     stack.configure(required(name, model_server).config(warm_s=1), channels=OWNERS)
     await stack.start_worker()
@@ -78,13 +78,6 @@ async def test_after_an_idle_time_only_the_new_message_is_new(
         await stack.outcome(accepted)
         assert (await stack.reached(accepted, "spawned")).startswith("new")
         await ended(stack, accepted)
-    if copies:
-        view = await stack.fleet.sessions.view(accepted.session.sid)
-        assert view is not None
-        copy = replace(accepted.session, thread="copy")
-        await stack.fleet.sessions.fork(view, copy, [*view.session_ids])
-        texts.append(word("forked"))
-        await stack.ask(f"SAY:{texts[-1]}", thread_id="copy")
 
     for before, after in itertools.pairwise(asked(model_server, text) for text in texts):
         assert roles(added(before, after)) == ["assistant", "user"]

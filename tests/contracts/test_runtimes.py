@@ -39,6 +39,7 @@ from tests.conftest import required
 from tests.support.agents import ROOT, AgentCli, ModelServerProcess
 from tests.support.bridges import MemorySessionMap, OneFile, agent_bridge
 from tests.support.pictures import png
+from tests.support.prefixes import added, asked
 from tests.support.processes import is_alive, marked_processes
 from tests.support.stack import message
 from tests.support.waiting import HANG_S, eventually
@@ -489,13 +490,14 @@ async def test_a_new_process_goes_on_with_the_conversation_or_a_copy(
 ) -> None:
     """And with none that the CLI does not know."""
     forks = create_cli_runtime(cli.name).capabilities.forks  # else a copy of our record stands in
+    first = f"my colour is green {uuid.uuid4().hex} SAY:noted"
     async with opened() as agent:
-        await agent.ask("my colour is green SAY:noted")
+        await agent.ask(first)
         ((name, original),) = agent.session_map.items()
         pid = agent.pid
         await written(cli)
         if forks:
-            await is_copied(agent, name, original)
+            await is_copied(agent, name, original, first)
         for unknown in (unknown_id(cli), *([FORK_OF + unknown_id(cli)] if forks else ())):
             await agent.keeper.discard()
             agent.session_map[name] = unknown
@@ -519,11 +521,15 @@ async def test_a_new_process_goes_on_with_the_conversation_or_a_copy(
     assert "only the copy" not in said(again)
 
 
-async def is_copied(agent: Agent, name: str, original: str) -> None:
-    """A conversation begins as a copy of another, and goes its own way."""
+async def is_copied(agent: Agent, name: str, original: str, first: str) -> None:
+    """A conversation begins as a copy of another, of which the model's provider has read all."""
     await agent.keeper.discard()
     agent.session_map[name] = FORK_OF + original
-    copied = await agent.ask("RECALL")
+    recall = f"{uuid.uuid4().hex} RECALL"
+    copied = await agent.ask(recall)
+    before, after = (asked(agent.cli.model, text) for text in (first, recall))
+    if agent.cli.name != "codex":  # which is told our system prompt once more
+        assert [part["role"] for part in added(before, after)] == ["assistant", "user"]
     copy, pid = agent.session_map[name], agent.pid
     again = await agent.ask("only the copy hears this SAY:noted")
 
