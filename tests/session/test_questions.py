@@ -2,26 +2,29 @@
 
 import asyncio
 import json
-import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from remoteclaw import commands
 from remoteclaw.bridge.conduct import NOBODY_TO_ANSWER
-from remoteclaw.commands.asked import Asked
-from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.asks import Request
-from remoteclaw.fleet.inbound import Accepted
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
-from tests.support.asks import answered, newest, open_request, shown, sooner
+from tests.support.asks import (
+    answered,
+    cut_off,
+    newest,
+    next_request,
+    open_request,
+    shown,
+    sooner,
+    write,
+)
 from tests.support.bridges import claude_script
 from tests.support.conversations import drain
 from tests.support.stack import Stack, said
-from tests.support.waiting import HANG_S, eventually
+from tests.support.waiting import HANG_S
 
 DATABASE = {
     "question": "Which DB?",
@@ -62,43 +65,6 @@ async def agent(stack: Stack, directory: Path) -> Stack:
     stack.agent = {"runtime": "claude", "command": command, "permissions": "auto"}
     stack.configure(stack.agent)
     return stack
-
-
-async def next_request(stack: Stack, after: Request) -> Request:
-    """Wait for the request behind another one."""
-
-    async def there() -> list[Request]:
-        return [one for one in await stack.fleet.asks.waiting() if one.id != after.id]
-
-    waiting: list[Request] = await eventually(there)
-    return waiting[0]
-
-
-async def write(stack: Stack, accepted: Accepted, text: str, reply_to: str = "") -> str | None:
-    """Write in the chat as its owner; return the answer, None if it is for the agent."""
-    taken = await commands.take(
-        text,
-        lambda rest: Asked(
-            id=uuid.uuid4().hex,
-            rest=rest,
-            session=accepted.session,
-            sender="alice",
-            reply_to=reply_to,
-            is_owner=True,
-            fleet=stack.fleet,
-            config=load_config(stack.home.config_file, {}),
-            home=stack.home,
-        ),
-        has_files=False,
-    )
-    return taken.answer.text if taken.answer else None
-
-
-async def cut_off(stack: Stack, accepted: Accepted, task: "asyncio.Task[None]") -> None:
-    """Have the worker of a turn die."""
-    task.cancel()
-    await asyncio.wait((task,))
-    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
 
 
 def ask(*questions: dict[str, Any]) -> str:

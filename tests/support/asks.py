@@ -1,12 +1,16 @@
 """Agents that ask people, and requests that wait for them."""
 
+import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from remoteclaw import commands
 from remoteclaw.commands.answering import answer_request
+from remoteclaw.commands.asked import Asked
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.asks import Request, TurnAsks, Verdict, new_id
@@ -15,7 +19,19 @@ from remoteclaw.fleet.outcomes import Outcome
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-__all__ = ["BODY", "answered", "newest", "open_request", "put_in", "put_request", "shown", "sooner"]
+__all__ = [
+    "BODY",
+    "answered",
+    "cut_off",
+    "newest",
+    "next_request",
+    "open_request",
+    "put_in",
+    "put_request",
+    "shown",
+    "sooner",
+    "write",
+]
 
 OWNER = "alice"
 
@@ -124,3 +140,40 @@ async def shown(stack: Stack) -> AsyncIterator[str]:
     client: Any = stack.fleet.scripts.client
     for _, fields in await client.xrange(keys.reply_stream("test", "default")):
         yield orjson.loads(fields[b"reply"])["text"]
+
+
+async def next_request(stack: Stack, after: Request) -> Request:
+    """Wait for the request behind another one."""
+
+    async def there() -> list[Request]:
+        return [one for one in await stack.fleet.asks.waiting() if one.id != after.id]
+
+    waiting: list[Request] = await eventually(there)
+    return waiting[0]
+
+
+async def write(stack: Stack, accepted: Accepted, text: str, reply_to: str = "") -> str | None:
+    """Write in the chat as its owner; return the answer, None if it is for the agent."""
+    taken = await commands.take(
+        text,
+        lambda rest: Asked(
+            id=uuid.uuid4().hex,
+            rest=rest,
+            session=accepted.session,
+            sender="alice",
+            reply_to=reply_to,
+            is_owner=True,
+            fleet=stack.fleet,
+            config=load_config(stack.home.config_file, {}),
+            home=stack.home,
+        ),
+        has_files=False,
+    )
+    return taken.answer.text if taken.answer else None
+
+
+async def cut_off(stack: Stack, accepted: Accepted, task: "asyncio.Task[None]") -> None:
+    """Have the worker of a turn die."""
+    task.cancel()
+    await asyncio.wait((task,))
+    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
