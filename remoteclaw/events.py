@@ -198,6 +198,11 @@ class PermissionEvent:
     """The agent's workspace; the bridge says so."""
     questions: tuple[Question, ...] = ()
     """What it asks a person itself: no permission, but answers are wanted."""
+    plan: str | None = None
+    """The plan that it wants to go on with: a person approves it, or has it go on planning."""
+    awaits_edits: bool = False
+    """Whether the agent's permission to change files would allow it, or follow a plan; the bridge
+    says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Sequence,
+)
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from remoteclaw.bridge.activity import label_of
@@ -38,7 +46,7 @@ from remoteclaw.bridge.wanted import as_shown
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, Overdue, RemoteClawError
-from remoteclaw.events import AgentRunResult, ErrorEvent, ToolUseEvent
+from remoteclaw.events import AgentRunResult, ErrorEvent, PermissionEvent, ToolUseEvent
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import (
     OWN_SERVER,
@@ -386,7 +394,7 @@ class ChannelBridge:
         )
         listeners = Listeners(
             take_files=files.take,
-            on_permission=conduct.decide,
+            on_permission=partial(self._decide, run, conduct),
             on_withdrawn=conduct.withdraw,
             label=lambda event: self._label(run, event),
             scrub=run.scrubber.text,
@@ -407,6 +415,20 @@ class ChannelBridge:
         if not run.delivered.has_ended and run.error is None:
             why = "the agent's output ended without a result"
             run.error = ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
+
+    async def _decide(
+        self,
+        run: _Run,
+        conduct: Conduct,
+        event: PermissionEvent,
+        say_all: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Begin to decide about a permission; the next attempt knows that the agent plans."""
+        note = run.agent.note if run.agent else ""
+        if event.plan is not None and run.session_id and note != run.spec.note:
+            await self._session_map.set(self._map_name(run), run.session_id, note)
+            run.spec = replace(run.spec, note=note)
+        await conduct.decide(event, say_all)
 
     def _files_of(self, run: _Run) -> TurnFiles:
         directory, workspace = self._agents.files_dir, Path(run.spec.workspace)

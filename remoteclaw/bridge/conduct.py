@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from remoteclaw.bridge.pace import Limits, Pace
-from remoteclaw.config.permissions import Ruling, decide
+from remoteclaw.config.permissions import EDITS, Ruling, decide
 from remoteclaw.errors import Overdue, RedisRefused, RedisUnavailable
 from remoteclaw.events import PermissionEvent
 from remoteclaw.messages import Image, Turn
@@ -37,6 +37,10 @@ NOBODY_TO_ASK = (
 NOBODY_TO_ANSWER = (
     "No person can be asked a question here. Go on with what is most sensible, and say in your "
     "answer what you have assumed."
+)
+NOBODY_TO_APPROVE = (
+    "No person can approve a plan here, and plan mode is over. If you were asked for a plan, "
+    "answer with it and change nothing; else go on with what you may do."
 )
 NOT_ALLOWED = "This agent is not allowed to use tools that need a permission."
 
@@ -171,10 +175,15 @@ class Conduct:
                 return Decision("deny", NOT_ALLOWED)
         if self._callbacks.on_permission:
             self.people_decide.add(event.tool_name)
-            event = replace(event, where=self._spec.workspace)
+            awaits_edits = ruling.remedy == EDITS
+            event = replace(event, where=self._spec.workspace, awaits_edits=awaits_edits)
             return await self._callbacks.on_permission(self._as_shown(event))
         if event.questions:
             return Decision("deny", NOBODY_TO_ANSWER)
+        if event.plan is not None and self._spec.permissions == "auto":
+            return Decision("allow")
+        if event.plan is not None:
+            return Decision("deny", NOBODY_TO_APPROVE, ends_planning=True)
         self.remedies[ruling.remedy] = None
         return Decision("deny", f"{NOBODY_TO_ASK} {remedies_of(self._agent_name, [ruling.remedy])}")
 

@@ -18,6 +18,8 @@ __all__ = ["as_shown", "wanted"]
 MOST, MOST_OF_WHOLE = 3000, 1_000_000
 #: How many lines of a change are compared: comparing takes the square of that.
 MOST_COMPARED = 2000
+#: What is shown of a plan that is empty.
+NO_PLAN = "(It has written no plan.)"
 #: What a terminal or a chat would obey or hide: controls, directions, and what has no width.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
@@ -51,7 +53,10 @@ def as_shown(event: PermissionEvent, scrubber: Scrubber) -> PermissionEvent:
 
 
 def wanted(event: PermissionEvent, scrubber: Scrubber, most: int = MOST) -> str:
-    """Return what a tool would do: a command, a change as a diff, or the tool's arguments."""
+    """Return what a tool would do: a command, a change as a diff, or the tool's arguments.
+
+    Of a plan, return that.
+    """
     return _visible(_text(event), scrubber, most)
 
 
@@ -68,6 +73,8 @@ def _visible(text: str, scrubber: Scrubber, most: int = MOST) -> str:
 
 def _text(event: PermissionEvent) -> str:
     """Return it in the shortest words that hide nothing: all arguments, where none fit."""
+    if event.plan is not None:
+        return event.plan.strip() or NO_PLAN
     given, intent = event.input, event.intent
     if intent and intent.tool == "Bash" and intent.command:
         elsewhere = f"\n(in {intent.cwd})" if intent.cwd not in ("", event.where) else ""

@@ -115,7 +115,7 @@ async def show_ask(fleet: "Fleet", request: str, as_json: bool) -> None:
 
 @asks.command("answer")
 @click.argument("request")
-@click.argument("verdict", type=click.Choice(["once", "conversation", "deny", "words"]))
+@click.argument("verdict", type=click.Choice(["once", "conversation", "edits", "deny", "words"]))
 @click.option("--reason", default="", help="Why it is denied; claude tells its model.")
 @click.option("--words", default="", help="The answer to a question of the agent's.")
 @with_fleet
@@ -124,7 +124,8 @@ async def answer_ask(
 ) -> int:
     """Allow what is asked for, once or for the conversation, or deny it.
 
-    A question is answered with `words` and --words TEXT.
+    A question is answered with `words` and --words TEXT. A plan is approved with `once`, or with
+    `edits`, which also allows changes of files for the conversation; `deny` has the agent plan on.
 
     The first answer counts.
     """

@@ -40,6 +40,13 @@ DONE = {
     "deny": "Denied by {name} at {at}.{why}",
     "words": "Answered by {name} at {at}:{why}",
 }
+#: The same of a plan.
+DONE_WITH_PLAN = {
+    "once": "Approved by {name} at {at}.",
+    "edits": "Approved by {name} at {at}, with all changes of files in the workspace.",
+    "deny": "Not approved by {name} at {at}.",
+    "words": "To be changed, says {name} at {at}:{why}",
+}
 LEFT_OPEN = "Not answered, says {name} at {at}.{why}"
 #: What the agent is told whose turn was over when the answer came.
 GO_ON = (
@@ -52,7 +59,20 @@ GO_ON_WITH = (
     "The question {id} is answered by {name}.\n\n{before}{what}\n→ {words}\n\n"
     "Go on with that; ask again only what is still open."
 )
+#: The same for a plan, and for one that is to be different.
+GO_ON_WITH_PLAN = (
+    "{name} has approved your plan (request {id}). Leave plan mode with it as it is, without "
+    "another question, and go on. If plan mode is over already, just go on."
+)
+CHANGE_PLAN = (
+    "{name} wants your plan (request {id}) to be different: {words}\n\nChange it in plan mode, and "
+    "show it again."
+)
 IS_QUESTION = "That is a question: answer it with a number, or with `/answer {id} TEXT`."
+IS_PLAN = (
+    "That is a plan: `/allow {id}` goes on with it, and `/deny {id} WHY` has it changed.{edits}"
+)
+WITH_EDITS = " `/allow {id} edits` also allows changes of files."
 IS_PERMISSION = "That asks for a permission: answer with `/allow {id}` or `/deny {id}`."
 ENDED: dict[State, str] = {
     "void": "Nothing waits for that answer any more: the turn is over, or it was stopped.",
@@ -99,11 +119,19 @@ async def answer_request(
         verdict in ("once", "conversation") or not (words or verdict == "deny")
     ):
         return Told(IS_QUESTION.format(id=request.id))
-    if verdict == "words" and not request.is_question:
+    if request.is_plan:
+        if verdict == "deny" and words:
+            verdict = "words"  # a late one wakes the agent: it has something to do
+        if not words if verdict == "words" else verdict not in dict(request.offered):
+            edits = WITH_EDITS if request.offers_edits else ""
+            return Told(IS_PLAN.format(id=request.id, edits=edits.format(id=request.id)))
+    elif verdict == "edits" or (verdict == "words" and not request.is_question):
         return Told(IS_PERMISSION.format(id=request.id))
     answered = Answered(verdict=verdict, by=by, name=name, at_ms=now_ms(), words=words)
     about = {"id": request.id, "name": name, "what": request.what, "words": words}
     go_on = GO_ON_WITH if request.is_question else GO_ON
+    if request.is_plan:
+        go_on = CHANGE_PLAN if verdict == "words" else GO_ON_WITH_PLAN
     going_on = go_on.format(**about, tool=request.tool, before=request.before)
     is_done, state, answer = await fleet.asks.answer(
         request,
@@ -153,7 +181,7 @@ def chosen(request: Request, *keys: str, words: str = "") -> tuple[Verdict, str]
     if not labels.keys() >= set(keys):
         return None
     match keys:
-        case ("once" | "conversation" | "deny" as verdict,):
+        case ("once" | "conversation" | "edits" | "deny" as verdict,):
             return verdict, words
     if len(keys) > 1 and not (request.is_multiple and all(map(str.isdigit, keys))):
         return None
@@ -163,12 +191,14 @@ def chosen(request: Request, *keys: str, words: str = "") -> tuple[Verdict, str]
 async def allow(asked: Asked) -> Answer:
     """Allow what an agent asks for: once, or with `always` for the conversation.
 
+    With `edits`, a plan is approved, and changes of files with it.
     With `none`, what was allowed for it is asked for again.
     """
     if asked.rest.lower() == "none":
         return await _take_back(asked)
     id_, rest = _split(asked.rest)
-    verdict: Verdict = "conversation" if rest.lower() == "always" else "once"
+    meant: dict[str, Verdict] = {"always": "conversation", "edits": "edits"}
+    verdict = meant.get(rest.lower(), "once")
     return await _answer(asked, id_, verdict)
 
 
@@ -186,7 +216,7 @@ async def deny(asked: Asked) -> Answer:
 
 
 async def in_words(asked: Asked) -> Answer:
-    """Answer a question: with words, or with numbers of its choices."""
+    """Answer a question, or a plan: with words, or with numbers of its choices."""
     id_, rest = _split(asked.rest)
     if id_ and not await asked.fleet.asks.find(id_):
         id_, rest = "", asked.rest
@@ -198,7 +228,7 @@ async def in_words(asked: Asked) -> Answer:
 
 
 async def in_passing(text: str, asked: Asked) -> Answer | None:
-    """Take a message as an answer: a reply to a question, or the number of a choice.
+    """Take a message as an answer: a reply to a question or a plan, or the number of a choice.
 
     None if it is none. A number counts where one request of the conversation waits alone.
     """
@@ -210,7 +240,8 @@ async def in_passing(text: str, asked: Asked) -> Answer | None:
         assert here.again.answer, "it has answered that"
         return await _tell(asked, here.again, here.again.answer.verdict, here.again.answer.words)
     for request in here.waiting:
-        if request.is_question and request.shown and request.shown == asked.reply_to:
+        takes_words = request.is_question or request.is_plan
+        if takes_words and request.shown and request.shown == asked.reply_to:
             return await _tell(asked, request, *(_numbered(request, text) or ("words", text)))
     if is_number and len(here.waiting) == 1 and (meant := _numbered(here.waiting[0], text)):
         if here.is_unclear:
@@ -300,5 +331,7 @@ def _words(request: Request, answer: Answered) -> str:
     name = "the operator" if answer.by == OPERATOR else answer.name
     at = time.strftime("%H:%M", time.localtime(answer.at_ms / 1000))
     why = f" “{one_line(answer.words, most=300)}”" if answer.words else ""
-    is_open = request.is_question and answer.verdict == "deny"
-    return (LEFT_OPEN if is_open else DONE[answer.verdict]).format(name=name, at=at, why=why)
+    done = (DONE_WITH_PLAN if request.is_plan else DONE)[answer.verdict]
+    if request.is_question and answer.verdict == "deny":
+        done = LEFT_OPEN
+    return done.format(name=name, at=at, why=why)

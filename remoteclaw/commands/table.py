@@ -46,9 +46,10 @@ COMMANDS: Mapping[str, CommandSpec] = {
         ),
         CommandSpec(
             "allow",
-            "Allow what the agent asks for; `always` in this conversation; `none` takes that back.",
+            "Allow what the agent asks for; `always` in this conversation, `edits` with a plan; "
+            "`none` takes that back.",
             answering.allow,
-            "[ID] [always|none]",
+            "[ID] [always|edits|none]",
         ),
         CommandSpec("deny", "Deny what the agent asks for.", answering.deny, "[ID] [WHY]"),
         CommandSpec(

@@ -16,7 +16,7 @@ from remoteclaw.events import Intent, PermissionEvent
 from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import AgentSpec
 
-__all__ = ["Rule", "Ruling", "decide"]
+__all__ = ["EDITS", "Rule", "Ruling", "decide"]
 
 #: Forms of rules, for people.
 _FORMS = (
@@ -41,6 +41,8 @@ _GUARDED = frozenset(
         *(".opencode", "opencode.json", "opencode.jsonc", ".vscode", ".idea"),
     )
 )
+#: The setting that allows changes of files in the workspace.
+EDITS = 'permissions = "edits"'
 #: The longest rule that a refusal proposes, in characters.
 MOST_PROPOSED = 200
 
@@ -145,6 +147,8 @@ def decide(event: PermissionEvent, spec: AgentSpec, files: Path) -> Ruling:
     """
     if event.questions:
         return Ruling("ask")  # no setting answers in a person's name
+    if event.plan is not None:  # nor approves in it
+        return Ruling("ask", EDITS if spec.permissions == "ask" else "")
     if spec.permissions == "auto":
         return Ruling("allow")
     if spec.permissions == "deny":
@@ -171,7 +175,7 @@ def decide(event: PermissionEvent, spec: AgentSpec, files: Path) -> Ruling:
                 is_ordinary &= _is_in(path, workspace, workspace, but=_GUARDED)
             if is_ordinary:
                 verdict: Verdict = "allow" if spec.permissions == "edits" else "ask"
-                return Ruling(verdict, 'permissions = "edits"')
+                return Ruling(verdict, EDITS)
     return Ruling("ask", _remedy(intent, workspace))
 
 

@@ -36,8 +36,9 @@ LEAST_KEPT_MS = 24 * 3600 * 1000
 #: An id is what people type: letters and digits that are not taken for each other.
 ALPHABET, ID_LENGTH = "abcdefghjkmnpqrstuvwxyz23456789", 8
 
-#: `once` and `conversation` allow it, `deny` doesn't; `words` answer a question.
-Verdict = Literal["once", "conversation", "deny", "words"]
+#: `once` and `conversation` allow it, `deny` doesn't; `words` answer a question, or say what is to
+#: be different in a plan; `edits` approves one, and allows changes of files for the conversation.
+Verdict = Literal["once", "conversation", "edits", "deny", "words"]
 State = Literal[
     "open", "answered", "given", "lapsed", "granted", "used", "denied", "expired", "void", "gone"
 ]
@@ -51,6 +52,13 @@ PERMISSION = (
     ("conversation", "Allow for this conversation"),
     ("deny", "Deny"),
 )
+#: The answers to a plan, and what the second of them allows.
+PLAN = (
+    ("once", "Go on"),
+    ("edits", "Go on, and change files unasked"),
+    ("deny", "Keep planning"),
+)
+ALL_EDITS = {"tool": "Edit", "what": "all files of the workspace"}
 
 
 def new_id() -> str:
@@ -103,6 +111,10 @@ class Request:
     """Whether several of them can be chosen."""
     before: str = ""
     """The questions before it in the same call, with their answers."""
+    is_plan: bool = False
+    """Whether it is a plan that the agent wants to go on with."""
+    offers_edits: bool = False
+    """Whether changes of files can be allowed with it."""
     state: State = "open"
     asked_ms: int = 0
     shown: str = ""
@@ -144,6 +156,8 @@ class Request:
     @property
     def offered(self) -> tuple[tuple[str, str], ...]:
         """The answers that can be chosen, each with its label: plain chats number them."""
+        if self.is_plan:
+            return tuple(each for each in PLAN if each[0] != "edits" or self.offers_edits)
         if not self.is_question:
             return PERMISSION
         numbered = ((str(number), label) for number, label in enumerate(self.choices, 1))
@@ -162,7 +176,7 @@ class Request:
 
 _KEPT = (
     *("turn", "tool", "what", "where", "deliver", "people"),
-    *("is_question", "choices", "is_multiple", "before"),
+    *("is_question", "choices", "is_multiple", "before", "is_plan", "offers_edits"),
 )
 
 
@@ -299,7 +313,8 @@ class Asks:
         )
         entry = encode_entry(waking, request.deliver, "verdict", people=request.people)
         text = orjson.dumps(asdict(answered))
-        remembered = {"tool": request.tool, "what": request.what} | {
+        what = {"tool": request.tool, "what": request.what}
+        remembered = (ALL_EDITS if answered.verdict == "edits" else what) | {
             "name": answered.name,
             "at_ms": answered.at_ms,
         }
@@ -362,6 +377,7 @@ class TurnAsks:
         *,
         digest: str,
         rule: str,
+        is_edit: bool = False,
         is_again: bool,
         hold_ms: int,
         keep_ms: int,
@@ -370,9 +386,9 @@ class TurnAsks:
         """Ask people, with a message that shows it: its stream, itself, and what becomes of it.
 
         `digest` names exactly what would be done, and `rule` what is allowed with it for the
-        conversation. Return "open" and the request's id, which may be that of an earlier attempt;
-        "allowed", by an earlier answer as JSON; "again" if the message has to say that it may have
-        been done before; and "full" if too many wait.
+        conversation, as `is_edit` is with a plan. Return "open" and the request's id, which may be
+        that of an earlier attempt; "allowed", by an earlier answer as JSON; "again" if the message
+        has to say that it may have been done before; and "full" if too many wait.
         """
         sid = self._lease.sid
         replies, card, closing = shown or (None, None, None)
@@ -394,7 +410,8 @@ class TurnAsks:
                 "digest": digest,
                 "rule": rule,
                 "request": request.encode(),
-                "is_question": request.is_question,
+                "is_edit": is_edit,
+                "is_harmless": request.is_question or request.is_plan,
                 "is_again": is_again,
                 "hold_ms": hold_ms,
                 "keep_ms": max(keep_ms, LEAST_KEPT_MS),

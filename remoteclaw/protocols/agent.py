@@ -144,6 +144,8 @@ class Decision:
     """The words for the agent with a denial."""
     answers: tuple[str, ...] = ()
     """What a person has answered to each of its questions, in their order."""
+    ends_planning: bool = False
+    """Whether the denial of a plan ends the agent's plan mode."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,14 @@ MCP_START_S = 60.0
 MAX_RETRIES = "4"
 #: The names of models that claude is asked for, as it gives them itself: `claude-opus-4-8[1m]`.
 _MODEL = re.compile(r"[A-Za-z0-9][\w.:/@-]*(\[\w+\])?")
+#: The beginning of the note of a process that was in plan mode.
+PLANNING = "plan "
+#: Settings for claude, above those of its user. In plan mode, which claude enters unasked, a model
+#: of the provider's else decides about commands and changes, and nobody is asked.
+SETTINGS = {"useAutoModeDuringPlan": False}
+#: The command that has claude plan, which it has in its own terminal alone.
+PLAN = "/plan"
+PLAN_WHAT = "Say what is to be planned: `/plan TASK`."
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +108,8 @@ class ClaudeRuntime(BaseRuntime):
         if fork or not session_id:
             argv.append(f"--session-id={fresh_id}")
         # Without --model, a resumed claude takes the model's name without its [1m] suffix.
-        if model := spec.model or (spec.note if _MODEL.fullmatch(spec.note) else ""):
+        noted = spec.note.removeprefix(PLANNING)
+        if model := spec.model or (noted if _MODEL.fullmatch(noted) else ""):
             argv += ["--model", model]
         if not spec.inherit_mcp:
             argv.append("--strict-mcp-config")
@@ -142,11 +151,13 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
 
     @property
     def note(self) -> str:
-        """The model that claude has named: the next process asks for the same model.
+        """The model that claude has named, and whether it plans; the next process goes on so.
 
-        One that it was asked for by name is not its own choice, which the note before has.
+        A model that it was asked for by name is not its own choice, which the note before has.
         """
-        return self._spec.note if self._spec.model else self._conversation.model
+        chosen, own = self._spec.note.removeprefix(PLANNING), self._conversation.model
+        model = chosen if self._spec.model else own
+        return f"{PLANNING if self._conversation.is_planning else ''}{model}"
 
     # -- coming and going ----------------------------------------------------------------------
 
@@ -158,6 +169,9 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         Claude reads `initialize` before the first message, so don't wait 0.4 s for the answer.
         """
         await self._peer.request("initialize", appendSystemPrompt=spec.system_prompt)
+        await self._peer.request("apply_flag_settings", settings=SETTINGS)
+        if spec.note.startswith(PLANNING):
+            await self._peer.set_mode("plan")
         if not spec.mcp_servers:
             return
         servers = {name: _server(server, run_dir) for name, server in spec.mcp_servers.items()}
@@ -187,6 +201,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         return {
             "session_id": self._conversation.session_id,
             "model": self._conversation.model,
+            "is_planning": self._conversation.is_planning,
             "last_request": self._peer.last_id,
             "cost_so_far": self._conversation.cost,
         }
@@ -195,6 +210,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         """Go on where another worker left off."""
         self._conversation.session_id = state["session_id"]
         self._conversation.model = state["model"]
+        self._conversation.is_planning = state["is_planning"]
         self._peer.last_id = state["last_request"]
         self._conversation.cost = state["cost_so_far"]
 
@@ -214,7 +230,14 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         await turn.ask(self._parts(prompt, images))
         return turn
 
+    async def _problem_of(self, command: str) -> str:
+        return PLAN_WHAT if command == PLAN else ""
+
     async def _begin_command(self, text: str) -> ClaudeTurn:
+        name, _, rest = text.partition(" ")
+        if name == PLAN:
+            await self._peer.set_mode("plan")
+            return await self._begin(rest, ())
         turn = ClaudeTurn(self._pipes, self._peer, self._conversation)
         await turn.command(text)
         return turn

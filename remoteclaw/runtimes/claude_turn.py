@@ -39,6 +39,8 @@ CLOSING = "(End of the message.)"
 _SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 #: The tool by which claude asks a person.
 QUESTION = "AskUserQuestion"
+#: The tool by which claude shows its plan, to leave plan mode. It enters that mode unasked.
+PLAN = "ExitPlanMode"
 
 #: The answer to a request for a permission outside of a turn.
 _BETWEEN_TURNS = "No permission can be asked for now: go on without it."
@@ -59,6 +61,10 @@ class ClaudePeer(Lines):
         request = {"subtype": subtype, **fields}
         await self.send({"type": "control_request", "request_id": request_id, "request": request})
         return request_id
+
+    async def set_mode(self, mode: str) -> None:
+        """Set claude's own permission mode."""
+        await self.request("set_permission_mode", mode=mode)
 
     async def respond(self, message: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         """Answer a request of claude's."""
@@ -89,6 +95,8 @@ class Conversation:
         """The model that claude has named: another process asks for the same."""
         self.cost = 0.0
         """The cost of the process so far, in US dollars."""
+        self.is_planning = False
+        """Whether claude is in plan mode."""
         self.failures = Failures()
         self.plan = Plan()
 
@@ -97,6 +105,8 @@ class Conversation:
         self.failures.note(message)
         if (message.get("type"), message.get("subtype")) == ("system", "init"):
             self.model = text(message.get("model"))
+        if message.get("type") == "system" and (mode := text(message.get("permissionMode"))):
+            self.is_planning = mode == "plan"
 
     def keep_session_id(self, session_id: str) -> None:
         """Keep the id that claude gives the conversation."""
@@ -175,10 +185,10 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         tool = text(request.get("tool_name"))
         asked = mapping(request.get("input"))
         questions = questions_of(asked) if tool == QUESTION else ()
+        plan = text(asked.get("plan")) if tool == PLAN else None
+        intent = _intent(tool, asked)
         return [
-            PermissionEvent(
-                request_id, tool, asked, intent=_intent(tool, asked), questions=questions
-            )
+            PermissionEvent(request_id, tool, asked, intent=intent, questions=questions, plan=plan)
         ]
 
     async def answer(self, permission_id: str, decision: Decision) -> None:
@@ -189,6 +199,8 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         request = mapping(message.get("request"))
         if decision.verdict == "deny":
             self._denied.append(text(request.get("tool_name")))
+            if decision.ends_planning:
+                await self._peer.set_mode("default")
             denial = {"behavior": "deny", "message": decision.message}
             await self._peer.respond(message, denial)
             return

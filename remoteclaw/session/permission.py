@@ -46,9 +46,19 @@ WAITING = (
     "worker. `remoteclaw asks show {first}` shows what it is about."
 )
 NO_ANSWER = "{name} does not answer this question: {question}{why}"
+PLAN_ON = (
+    "{name} does not approve this plan yet: stay in plan mode, end your turn, and wait for what "
+    "they write."
+)
+CHANGE_PLAN = (
+    "{name} does not approve this plan yet. Stay in plan mode, change the plan, and show it again. "
+    "They say: {why}"
+)
 EARLIER = "These are answered:\n\n{before}"
 #: How a question is answered, under what it asks.
 HOW = "Reply to this message in your own words, or with `/answer {id} TEXT`."
+#: How a plan is changed, under it.
+HOW_TO_CHANGE = "To have it changed, reply to this message with what should be different."
 SEVERAL = " Several can be chosen: `1, 2`."
 
 
@@ -103,9 +113,12 @@ class Permissions:
             return Decision("deny", DENIED_OFTEN.format(tool=tool, count=MOST_DENIALS))
         if not event.questions:
             request = await self._with_file(self._request(event, event.shown), event.whole)
-            digest = _digest(tool, event.input, event.where)
+            what = event.input if event.plan is None else event.plan
+            digest = _digest(tool, what, event.where)
             told = await self._told(event, request, digest=digest, rule=_rule(event))
-            return told if isinstance(told, Decision) else self._decision(tool, told)
+            if isinstance(told, Decision):
+                return told
+            return self._on_plan(tool, told) if request.is_plan else self._decision(tool, told)
         answers: list[str] = []
         before = ""
         for question in event.questions:  # each is a record: an answer outlives a later one's wait
@@ -158,6 +171,8 @@ class Permissions:
             choices=[label for label, _ in question.choices] if question else (),
             is_multiple=question is not None and question.is_multiple,
             before=before,
+            is_plan=event.plan is not None,
+            offers_edits=event.plan is not None and event.awaits_edits,
         )
 
     async def _told(
@@ -166,7 +181,8 @@ class Permissions:
         """Ask, and wait for the answer; a decision where nobody has to be waited for."""
         while True:
             async with self._asking:
-                verdict, name = await self._ask(request, digest=digest, rule=rule)
+                is_edit = event.awaits_edits and not request.is_plan
+                verdict, name = await self._ask(request, digest=digest, rule=rule, is_edit=is_edit)
                 if verdict == "allowed":
                     return Decision("allow")
                 if verdict == "full":
@@ -179,7 +195,9 @@ class Permissions:
                 self._open.pop(event.id, None)
             request = replace(request, id=new_id())
 
-    async def _ask(self, request: Request, *, digest: str, rule: str) -> tuple[str, str]:
+    async def _ask(
+        self, request: Request, *, digest: str, rule: str, is_edit: bool
+    ) -> tuple[str, str]:
         """Make the record; return what came of it, as `TurnAsks.ask()` does."""
         is_again = False
         while True:
@@ -187,6 +205,7 @@ class Permissions:
                 request,
                 digest=digest,
                 rule=rule,
+                is_edit=is_edit,
                 is_again=is_again,
                 hold_ms=self._approvals.hold_s * 1000,
                 keep_ms=self._config.record.keep_ms,
@@ -203,6 +222,8 @@ class Permissions:
         if request.is_question:
             several = SEVERAL if request.is_multiple else ""
             how = f"\n\n{HOW.format(id=request.id)}{several}"
+        if request.is_plan:
+            how = f"\n\n{HOW_TO_CHANGE.format(id=request.id)}"
         return shown_by(
             request,
             keys.reply_stream(session.provider, session.account),
@@ -261,6 +282,17 @@ class Permissions:
         why = f" They say: {answer.words}" if answer.words else ""
         return Decision("deny", DENIED.format(name=answer.name or "A person", why=why))
 
+    def _on_plan(self, tool: str, answer: Answered) -> Decision:
+        """Have claude go on with its plan, change it, or plan on without another word."""
+        name = answer.name or "A person"
+        match answer.verdict:
+            case "words":
+                return Decision("deny", CHANGE_PLAN.format(name=name, why=answer.words))
+            case "deny":
+                self._denied[tool] += 1
+                return Decision("deny", PLAN_ON.format(name=name))
+        return Decision("allow")
+
     def _no_answer(self, tool: str, question: Question, answer: Answered, before: str) -> Decision:
         self._denied[tool] += 1
         name = answer.name or "A person"
@@ -278,7 +310,11 @@ def _words(request: Request, *, is_again: bool) -> str:
     again = (
         "\n\nAn earlier try at this was cut off: it may have been done already." if is_again else ""
     )
-    wants = "asks" if request.is_question else f"asks to use {request.tool} in `{request.where}`"
+    wants = f"asks to use {request.tool} in `{request.where}`"
+    if request.is_question:
+        wants = "asks"
+    elif request.is_plan:
+        wants = "asks to go on with this plan"
     whole = f"\n\nAll of it is in the file {request.file.name}." if request.file else ""
     shown = f"{fence}\n{request.what}\n{fence}"
     return f"**{request.session.agent}** {wants}:\n\n{shown}{whole}{again}"

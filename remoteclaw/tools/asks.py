@@ -20,8 +20,9 @@ class AskParams(Params):
 
 class AnswerParams(Params):
     id: Id
-    verdict: Literal["once", "conversation", "deny", "words"]
-    """Allow it once, or for the conversation, or deny it; words answer a question."""
+    verdict: Literal["once", "conversation", "edits", "deny", "words"]
+    """Allow it once, or for the conversation, or deny it; words answer a question; edits approve a
+    plan, with changes of files."""
     reason: Annotated[str, Field(max_length=4000)] = ""
     """Why it is denied, or the answer to a question."""
 

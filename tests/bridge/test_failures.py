@@ -120,6 +120,7 @@ async def test_others_read_no_reason(home: Home) -> None:
 #: An agent that is told of its MCP servers, could not connect one, and answers.
 LACKS = """
 heard('control_request')
+heard('control_request')
 asked = heard('control_request')
 errors = {'web': 'connection refused: `swordfish-1234`', 'remoteclaw': 'x'}
 answer = {'request_id': asked['request_id'], 'response': {'errors': errors}}

@@ -43,6 +43,16 @@ def test_what_is_shown_is_what_would_be_done(
 
 
 @pytest.mark.parametrize(
+    ("plan", "shown"),
+    [(" Look\u202e,\ndo\n", "Look\\u202e,\ndo"), (" ", "(It has written no plan.)")],
+)
+def test_a_plan_is_shown_as_it_is(plan: str, shown: str) -> None:
+    event = PermissionEvent("1", "ExitPlanMode", {"planFilePath": "/p"}, plan=plan)
+
+    assert wanted(event, Scrubber()) == shown
+
+
+@pytest.mark.parametrize(
     "given",
     [
         {"changes": "evil"},

@@ -310,4 +310,23 @@ MUTANTS = (
         after="MOST_REASON)",
         test="test_a_form_of_an_agents_own_is_cancelled_and_said_once",
     ),
+    Mutant(
+        "plan mode that a crash ends",
+        before="if event.plan is not None and run.session_id and note != run.spec.note:",
+        after="if False:",
+        test="test_a_crash_loses_neither_a_plan_nor_its_answer",
+    ),
+    Mutant(
+        "a plan that is approved because nobody is there",
+        before='if event.plan is not None and self._spec.permissions == "auto":',
+        after="if event.plan is not None:",
+        test="test_nobody_approves_where_nobody_can_be_asked",
+    ),
+    Mutant(
+        "a plan that is shown as arguments",
+        before="if event.plan is not None:",
+        after="if False:",
+        test="test_a_plan_is_shown_as_it_is",
+        within="_text",
+    ),
 )

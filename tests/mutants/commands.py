@@ -123,4 +123,28 @@ MUTANTS = (
         after="True",
         test="test_the_real_claude_hears_a_number_and_own_words",
     ),
+    Mutant(
+        "an answer that fits no plan",
+        before='if not words if verdict == "words" else verdict not in dict(request.offered):',
+        after="if False:",
+        test="test_answers_that_fit_no_plan_are_refused",
+    ),
+    Mutant(
+        "changes of files that are allowed with a command",
+        before='elif verdict == "edits" or (verdict == "words" and not request.is_question):',
+        after='elif verdict == "words" and not request.is_question:',
+        test="test_answers_that_fit_no_plan_are_refused",
+    ),
+    Mutant(
+        "a reply to a plan that the agent takes for a message",
+        before="takes_words = request.is_question or request.is_plan",
+        after="takes_words = request.is_question",
+        test="test_a_plan_is_changed_as_often_as_people_say_so",
+    ),
+    Mutant(
+        "a late word about a plan that wakes nobody",
+        before='if verdict == "deny" and words:',
+        after="if False:",
+        test="test_a_late_answer_wakes_the_agent",
+    ),
 )

@@ -201,4 +201,16 @@ MUTANTS = (
         after="if False:",
         test="test_no_setting_answers_a_question",
     ),
+    Mutant(
+        "a plan that a setting approves",
+        before="if event.plan is not None:",
+        after="if False:",
+        test="test_every_agent_is_asked_about_plans",
+    ),
+    Mutant(
+        "a plan that offers what the agent may do anyway",
+        before='EDITS if spec.permissions == "ask" else ""',
+        after="EDITS",
+        test="test_answers_that_fit_no_plan_are_refused",
+    ),
 )

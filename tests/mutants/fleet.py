@@ -238,4 +238,10 @@ MUTANTS = (
         after="pass",
         test="test_what_is_long_is_whole_in_a_file_below_its_card",
     ),
+    Mutant(
+        "an approval that a crash loses",
+        before="request.is_question or request.is_plan",
+        after="request.is_question",
+        test="test_a_crash_loses_neither_a_plan_nor_its_answer",
+    ),
 )

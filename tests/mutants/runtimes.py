@@ -208,7 +208,7 @@ MUTANTS = (
     ),
     Mutant(
         "a resumed claude asks another model",
-        before="if model := spec.model or (spec.note",
+        before="if model := spec.model or (noted",
         after="if model := spec.model or (''",
         test="test_a_resumed_claude_asks_the_model_that_was_named",
     ),
@@ -301,5 +301,29 @@ MUTANTS = (
         before='asked = {**asked, "answers":',
         after='_ = {**asked, "answers":',
         test="test_a_crash_between_two_questions_loses_no_answer",
+    ),
+    Mutant(
+        "a model that decides in plan mode",
+        before='self._peer.request("apply_flag_settings", settings=SETTINGS)',
+        after='self._peer.request("apply_flag_settings", settings={})',
+        test="test_the_real_claude_plans_and_follows",
+    ),
+    Mutant(
+        "a new process that plans no more",
+        before="if spec.note.startswith(PLANNING):",
+        after="if False:",
+        test="test_a_new_process_goes_on_planning",
+    ),
+    Mutant(
+        "a /plan that plans nothing",
+        before="if name == PLAN:",
+        after="if False:",
+        test="test_a_new_process_goes_on_planning",
+    ),
+    Mutant(
+        "plan mode that nobody can end",
+        before="if decision.ends_planning:",
+        after="if False:",
+        test="test_nobody_approves_where_nobody_can_be_asked",
     ),
 )

@@ -856,7 +856,7 @@ MUTANTS = (
     ),
     Mutant(
         "an answer that a crash loses",
-        before="state == 'given' and args.is_question == '1'",
+        before="state == 'given' and args.is_harmless == '1'",
         after="false",
         test="test_a_crash_between_two_questions_loses_no_answer",
     ),
@@ -1035,5 +1035,19 @@ MUTANTS = (
         before="reply.card and {} or reply.attachments",
         after="reply.attachments",
         test="test_a_card_that_no_adapter_reads_leaves_its_file_to_the_request",
+    ),
+    Mutant(
+        "a plan's changes that are not remembered",
+        before="args.verdict == 'edits' and 'edits' or rule",
+        after="rule",
+        test="test_files_that_are_allowed_with_a_plan_are_changed_unasked",
+        within="answer",
+    ),
+    Mutant(
+        "a late approval that does not pass",
+        before="if args.verdict == 'once' or args.verdict == 'edits' then",
+        after="if args.verdict == 'once' then",
+        test="test_a_late_answer_wakes_the_agent",
+        within="answer",
     ),
 )

@@ -293,7 +293,7 @@ MUTANTS = (
     ),
     Mutant(
         "a late answer that passes for any command",
-        before="digest = _digest(tool, event.input, event.where)",
+        before="digest = _digest(tool, what, event.where)",
         after="digest = _digest(tool)",
         test="test_a_late_answer_passes_for_nothing_else",
     ),
@@ -314,5 +314,24 @@ MUTANTS = (
         before="if await self._asks.lapse(is_needed=True):",
         after="if False:",
         test="test_the_last_worker_is_let_go_for_another_session",
+    ),
+    Mutant(
+        "all that a plan's changes would allow",
+        before="is_edit = event.awaits_edits and not request.is_plan",
+        after="is_edit = True",
+        test="test_files_that_are_allowed_with_a_plan_are_changed_unasked",
+    ),
+    Mutant(
+        "a plan that is approved by an earlier one",
+        before="is_edit = event.awaits_edits and not request.is_plan",
+        after="is_edit = event.awaits_edits",
+        test="test_files_that_are_allowed_with_a_plan_are_changed_unasked",
+    ),
+    Mutant(
+        "a plan that is changed three times at most",
+        before='return Decision("deny", CHANGE_PLAN.format(name=name, why=answer.words))',
+        after="self._denied[tool] += 1\n"
+        'return Decision("deny", CHANGE_PLAN.format(name=name, why=answer.words))',
+        test="test_a_plan_is_changed_as_often_as_people_say_so",
     ),
 )

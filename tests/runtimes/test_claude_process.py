@@ -158,7 +158,7 @@ async def test_a_stop_while_a_server_hangs_at_the_start_is_prompt(
 ) -> None:
     pid_file = directory / "pid"
     body = (
-        "heard('control_request'); heard('control_request')\n"
+        "for _ in range(3): heard('control_request')\n"
         f"open({str(pid_file)!r}, 'w').write(str(os.getpid()))\n"
         "time.sleep(600)\n"
     )

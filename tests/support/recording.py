@@ -66,7 +66,7 @@ async def conversation(process: AgentProcess) -> AsyncIterator[AgentEvent]:
 
 
 #: What a request for a permission does not have, or is told only by the bridge.
-_UNSET = re.compile(r", (?:(?:shown|where)=''|questions=\(\))")
+_UNSET = re.compile(r", (?:(?:shown|where|whole)=''|questions=\(\)|plan=None|awaits_edits=False)")
 
 
 def described(event: AgentEvent) -> str:

@@ -41,7 +41,7 @@ class PostedAnswer(BaseModel):
     model_config = _FORM
 
     request: str = Field(min_length=1, max_length=64)
-    verdict: str = Field(pattern="^(once|conversation|deny|words|[1-9])$")
+    verdict: str = Field(pattern="^(once|conversation|edits|deny|words|[1-9])$")
     words: str = Field(default="", max_length=1000)
     """The reason of a denial, or the answer to a question."""
 

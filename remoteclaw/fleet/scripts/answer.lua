@@ -23,8 +23,8 @@ end
 redis.call('HSET', keys.ask, 'answer', args.answer, 'by', args.by, 'answered_ms', now,
   'message', args.message)
 keep_ask(keys.ask)
-if args.verdict == 'conversation' then
-  redis.call('HSET', keys.rules, rule, args.remembered)
+if args.verdict == 'conversation' or args.verdict == 'edits' then
+  redis.call('HSET', keys.rules, args.verdict == 'edits' and 'edits' or rule, args.remembered)
   redis.call('PEXPIRE', keys.rules, redis.call('HGET', keys.ask, 'keep_ms'))
 end
 tell_closed(keys.ask, args.words)
@@ -39,7 +39,7 @@ if args.verdict == 'deny' then
   close_ask(args.id, 'denied')
   return {'done', 'denied', args.answer, ''}
 end
-if args.verdict == 'once' then
+if args.verdict == 'once' or args.verdict == 'edits' then
   redis.call('HSET', keys.ask, 'state', 'granted', 'until_ms', now + GRANT_MS)
   redis.call('ZADD', keys.asks, now + GRANT_MS, args.id)
   redis.call('HSET', keys.grants, digest, args.id)

@@ -1,10 +1,11 @@
 -- Ask a person for what an agent may not do by itself: the record and the message that shows it are one step.
 -- What was allowed for the conversation passes, and so does once what was granted late. An earlier attempt at
 -- the turn may have asked for the same: its request is adopted, with its message and its answer; that to a question
--- also if the agent may have heard it.
+-- or a plan also if the agent may have heard it.
 -- uses: replies, asks
 -- keys: state, replies?, ask, asks, asked, rules, grants, file?
--- args: epoch, turn, id, sid, digest, rule, request, is_question, is_again, hold_ms, keep_ms, most, most_of_all, card?, closing?
+-- args: epoch, turn, id, sid, digest, rule, request, is_edit, is_harmless, is_again, hold_ms, keep_ms, most, most_of_all, card?, closing?
+--   is_edit: whether it is a change of files that may have been allowed with a plan
 --   is_again: whether the caller knows that it may have been done before, and the message says so
 -- → open|allowed|again|full, id of the request, or who has allowed it as JSON
 local fence = fenced(keys.state, args.epoch)
@@ -13,7 +14,8 @@ local turn, attempt = unpack(redis.call('HMGET', keys.state, 'turn', 'attempt'))
 if args.turn ~= turn then return redis.error_reply('FENCED turn ' .. args.turn .. ' is not running') end
 if redis.call('EXISTS', keys.ask) == 1 then return {'open', args.id} end  -- said before
 local now = now_ms()
-local rule = redis.call('HGET', keys.rules, args.rule)
+local rule = redis.call('HGET', keys.rules, args.rule) or
+  (args.is_edit == '1' and redis.call('HGET', keys.rules, 'edits'))
 if rule then
   redis.call('PEXPIRE', keys.rules, args.keep_ms)
   return {'allowed', rule}
@@ -38,7 +40,7 @@ for _, id in ipairs(asked_of(args.sid)) do
   if state == 'lapsed' then lapsed[#lapsed + 1] = id end
   if digest == args.digest then
     if adopted_by == args.id then return {'open', id} end  -- said before
-    local is_known = state == 'answered' or (state == 'given' and args.is_question == '1')
+    local is_known = state == 'answered' or (state == 'given' and args.is_harmless == '1')
     if of == turn and by ~= attempt and (is_known or state == 'open' or state == 'lapsed') then
       redis.call('HSET', ask, 'attempt', attempt, 'adopted_by', args.id)
       if not is_known then

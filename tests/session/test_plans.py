@@ -1,0 +1,311 @@
+"""The plans of agents: people approve them, and nothing does so in their name."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.bridge.conduct import NOBODY_TO_APPROVE
+from remoteclaw.config.home import Home
+from remoteclaw.fleet import keys
+from tests.support.agents import AgentCli
+from tests.support.asks import (
+    answered,
+    cut_off,
+    newest,
+    next_request,
+    open_request,
+    shown,
+    sooner,
+    write,
+)
+from tests.support.bridges import agent_bridge, claude_script
+from tests.support.conversations import drain
+from tests.support.stack import Stack, message, said
+from tests.support.waiting import HANG_S, eventually
+
+#: A claude that does one thing for each message. Like claude, it forgets its mode with its process.
+BODY = """
+mode = 'default'
+def to(new):
+    global mode
+    mode = new
+    say(type='system', subtype='status', permissionMode=mode)
+def told():
+    for line in sys.stdin:
+        message = json.loads(line)
+        kind = message['type'] == 'control_request' and message['request']['subtype']
+        if kind == 'set_permission_mode': to(message['request']['mode'])
+        if kind == 'interrupt': return None
+        if not kind: return message
+    sys.exit()
+def may(tool, **asked):
+    say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',
+        tool_name=tool, input=asked))
+    if answer := told(): return answer['response']['response']
+    say(type='control_cancel_request', request_id='r')
+def show(plan):
+    if mode != 'plan': return result('You are not in plan mode.')
+    open('plan', 'w').write(plan)
+    got = may('ExitPlanMode', plan=plan)
+    if got is None: result('', terminal_reason='aborted_tools')
+    elif got['behavior'] == 'deny':
+        if 'show it again' in got['message']: show(plan + '+')
+        else: result(f"{mode}: {got['message']}")
+    else:
+        to('default')
+        result('I follow ' + got['updatedInput']['plan'])
+while True:
+    if (message := told()) is None: continue
+    say(type='system', subtype='init', permissionMode=mode)
+    echo(message)
+    words = message['message']['content'][0]['text'].split(chr(10))
+    verb, _, rest = words[-1].partition(' ')
+    if 'has approved your plan' in words[-1]: show(open('plan').read())
+    elif 'to be different' in ' '.join(words): show(open('plan').read() + '+')
+    elif verb == 'SHOW': show(rest)
+    elif verb == 'ENTER': to('plan'); show(rest)
+    elif verb == 'ONCE':
+        if not os.path.exists('plan'): to('plan')
+        show(rest)
+    elif verb == 'MODE': result(mode)
+    elif verb == 'WRITE': result(may('Write', file_path=rest, content='x')['behavior'])
+    elif verb == 'RUN': result(may('Bash', command=rest)['behavior'])
+"""
+
+
+@pytest.fixture
+async def agent(stack: Stack, directory: Path) -> Stack:
+    """A stack whose agent plans."""
+    stack.agent = {"runtime": "claude", "command": list(claude_script(directory, BODY))}
+    stack.configure(stack.agent)
+    return stack
+
+
+async def asks_in(stack: Stack, text: str) -> bool:
+    """Say something to the agent; return whether a person is asked for it, who denies that."""
+    accepted = await stack.append(text)
+    task = drain(stack, accepted)
+    outcome = asyncio.create_task(stack.outcome(accepted))
+    request = asyncio.create_task(open_request(stack))
+    async with asyncio.timeout(HANG_S):
+        await asyncio.wait((outcome, request), return_when=asyncio.FIRST_COMPLETED)
+    if is_asked := not outcome.done():
+        await answered(stack, await request, "deny")
+    request.cancel()
+    await task
+    assert said(await outcome) == ("deny" if is_asked else "allow")
+    return is_asked
+
+
+async def approved(stack: Stack, text: str, answer: str) -> str:
+    """Have the agent show a plan, and answer that in the chat; return what the agent says."""
+    accepted = await stack.append(text)
+    task = drain(stack, accepted)
+    await open_request(stack)
+    assert await write(stack, accepted, answer) == ""
+    await task
+    return said(await stack.outcome(accepted))
+
+
+async def test_a_plan_is_shown_and_followed(agent: Stack) -> None:
+    assert await approved(agent, "ENTER Look, do", "1") == "I follow Look, do"
+
+    card, _ = [text async for text in shown(agent) if "this plan" in text]
+    assert card.startswith("**main** asks to go on with this plan:\n\n```\nLook, do\n```")
+    assert "reply to this message" in card
+    assert await asks_in(agent, "WRITE notes.txt")
+
+
+async def test_files_that_are_allowed_with_a_plan_are_changed_unasked(agent: Stack) -> None:
+    assert await approved(agent, "ENTER Do", "2") == "I follow Do"
+
+    assert not await asks_in(agent, "WRITE notes.txt")
+    for other in ("WRITE .git/hooks/pre-commit", "WRITE /etc/hosts", "RUN touch notes.txt"):
+        assert await asks_in(agent, other), other
+
+    accepted = await agent.append("ENTER Do")
+    task = drain(agent, accepted)
+    await open_request(agent)  # a later plan is not approved by that, not even the same one
+    assert "allowed by alice: Edit `all files of the workspace`" in str(
+        await write(agent, accepted, "/status")
+    )
+    await write(agent, accepted, "/allow none")
+    await write(agent, accepted, "1")
+    await task
+    assert await asks_in(agent, "WRITE notes.txt")
+
+
+async def test_a_plan_is_changed_as_often_as_people_say_so(agent: Stack) -> None:
+    accepted = await agent.append("ENTER Do")
+    task = drain(agent, accepted)
+    request = await open_request(agent)
+    for number in range(4):
+        assert request.what == "Do" + number * "+"
+        await write(agent, accepted, f"/deny {request.id} not so")
+        request = await next_request(agent, request)
+    await agent.fleet.scripts.client.hset(keys.ask(request.id), "shown", "card")
+    assert await write(agent, accepted, "what else?") is None
+    assert await write(agent, accepted, "with tests", reply_to="card") == ""
+    last = await next_request(agent, request)
+
+    assert await write(agent, accepted, "3") == ""
+    await task
+    outcome = said(await agent.outcome(accepted))
+    assert outcome.startswith("plan: alice does not approve this plan yet")
+    assert (await agent.fleet.asks.named(last.id)).state == "given"
+
+
+async def test_answers_that_fit_no_plan_are_refused(agent: Stack) -> None:
+    agent.configure({**agent.agent, "permissions": "edits"})
+    accepted = await agent.append("ENTER Do")
+    task = drain(agent, accepted)
+    request = await open_request(agent)
+    assert request.offered == (("once", "Go on"), ("deny", "Keep planning"))
+    for wrong in ("/allow always", "/allow edits", "/answer"):
+        assert "That is a plan" in str(await write(agent, accepted, wrong)), wrong
+    await write(agent, accepted, "/allow")
+    await task
+
+    accepted = await agent.append("RUN touch x")
+    task = drain(agent, accepted)
+    await open_request(agent)
+    assert "That asks for a permission" in str(await write(agent, accepted, "/allow edits"))
+    await write(agent, accepted, "/deny")
+    await task
+
+
+async def test_every_agent_is_asked_about_plans(agent: Stack) -> None:
+    agent.configure({**agent.agent, "permissions": "auto"})
+
+    assert await approved(agent, "ENTER Do", "1") == "I follow Do"
+
+
+async def test_a_new_process_goes_on_planning(agent: Stack) -> None:
+    agent.configure({**agent.agent, "warm_s": 0})
+    planning = await agent.fleet.inbound.append(
+        message("/plan SHOW Do"), agent="main", lane="agents", is_command=True
+    )
+    task = drain(agent, planning)
+    await open_request(agent)
+    await write(agent, planning, "3")
+    await task
+    assert said(await agent.outcome(planning)).startswith("plan: alice does not approve")
+
+    assert await mode(agent) == "plan"
+    assert await approved(agent, "SHOW Do", "1") == "I follow Do"
+    assert await mode(agent) == "default"
+
+
+async def mode(stack: Stack) -> str:
+    """Return the agent's mode."""
+    accepted = await stack.append("MODE")
+    await drain(stack, accepted)
+    return said(await stack.outcome(accepted))
+
+
+async def test_plan_alone_says_what_is_missing(agent: Stack) -> None:
+    alone = await agent.fleet.inbound.append(
+        message("/plan"), agent="main", lane="agents", is_command=True
+    )
+    await drain(agent, alone)
+
+    assert said(await agent.outcome(alone)) == "Say what is to be planned: `/plan TASK`."
+
+
+@pytest.mark.parametrize("is_given", [False, True], ids=["open", "heard"])
+async def test_a_crash_loses_neither_a_plan_nor_its_answer(
+    agent: Stack, directory: Path, is_given: bool
+) -> None:
+    if is_given:  # it dies with what it was told
+        body = BODY.replace("        to('default')\n", "        time.sleep(600)\n")
+        claude_script(directory, body)
+    accepted = await agent.append("ONCE Do")
+    task = drain(agent, accepted)
+    request = await open_request(agent)
+    if is_given:
+        await answered(agent, request, "edits")
+
+        async def heard() -> bool:
+            return (await agent.fleet.asks.named(request.id)).state == "given"
+
+        await eventually(heard)
+        claude_script(directory, BODY)
+    await cut_off(agent, accepted, task)
+
+    task = drain(agent, accepted)
+    if not is_given:
+        await answered(agent, request, "edits")
+    async with asyncio.timeout(HANG_S):
+        await task
+
+    assert "I follow Do" in said(await agent.outcome(accepted))
+    assert len([text async for text in shown(agent) if "this plan" in text]) == 2
+    assert not await asks_in(agent, "WRITE notes.txt")
+
+
+async def test_a_late_answer_wakes_the_agent(agent: Stack) -> None:
+    accepted = await agent.append("ENTER Do")
+    task = drain(agent, accepted)
+    request = await open_request(agent)
+    await sooner(agent, request)
+    await task
+    told = await answered(agent, request, "deny", words="with tests")
+    assert told.endswith("The agent is told to go on.")
+
+    task = drain(agent, accepted)
+    changed = await next_request(agent, request)
+    assert changed.what == "Do+"
+    await sooner(agent, changed)
+    await task
+    assert (await answered(agent, changed, "edits")).endswith("The agent is told to go on.")
+    await drain(agent, accepted)
+
+    assert said(await newest(agent, accepted)) == "I follow Do+"
+    assert not await asks_in(agent, "WRITE notes.txt")
+
+
+@pytest.mark.parametrize(
+    ("permissions", "answer"),
+    [("auto", "I follow Do"), ("edits", f"default: {NOBODY_TO_APPROVE}")],
+)
+async def test_nobody_approves_where_nobody_can_be_asked(
+    home: Home, directory: Path, permissions: str, answer: str
+) -> None:
+    command = claude_script(directory, BODY)
+    async with agent_bridge(home, "claude", command=command, permissions=permissions) as (
+        bridge,
+        *_,
+    ):
+        result = await bridge.handle(message("ENTER Do"))
+
+    assert [payload.text for payload in result.payloads] == [answer]
+
+
+async def test_the_real_claude_plans_and_follows(stack: Stack, claude: AgentCli) -> None:
+    stack.configure(claude.config())
+    await stack.start_worker()
+    planning = await stack.fleet.inbound.append(
+        message("/plan SHELL:touch made"), agent="main", lane="agents", is_command=True
+    )
+    # In plan mode as ever: a model of its provider's doesn't decide instead.
+    await answered(stack, await open_request(stack), "deny")
+    assert "alice denied this" in said(await stack.outcome(planning))
+
+    plan = json.dumps({"plan": "1. Look\n2. Do"})
+    shows = await stack.append(f"TOOL:ExitPlanMode:{plan}")
+    request = await open_request(stack)
+    assert request.what == "1. Look\n2. Do"
+    await answered(stack, request, "words", words="with tests")
+    assert "They say: with tests" in said(await stack.outcome(shows))
+
+    shows = await stack.append(f"TOOL:ExitPlanMode:{plan}")
+    await answered(stack, await open_request(stack), "edits")
+    assert "User has approved your plan" in said(await stack.outcome(shows))
+
+    file = json.dumps({"file_path": f"{request.where}/notes.txt", "content": "x"})
+    assert "created successfully" in await stack.ask(f"TOOL:Write:{file}")
+    moves = await stack.append("SHELL:touch made")
+    await answered(stack, await open_request(stack), "deny")
+    assert "alice denied this" in said(await stack.outcome(moves))
