@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import tomlkit
 
 from remoteclaw.chat.editor import Interrupts
+from remoteclaw.commands.looking import MODES
 from remoteclaw.config.home import Home
 from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import SessionKey
@@ -80,20 +81,10 @@ def with_agent(home: Home, command: tuple[str, ...]) -> dict[str, str]:
     return env(home)
 
 
-def test_each_message_has_a_sign_until_it_is_answered(home: Home, directory: Path) -> None:
-    command = script(directory, TOLD.replace("DIRECTORY", str(directory)))
-    with Terminal.running(REMOTECLAW, "up", env=with_agent(home, command)) as screen:
-        screen.see("›")
-        for number in range(1, 9):
-            screen.type("hello\r")
-            screen.see(SIGN)
-            (directory / str(number)).touch()
-            screen.see(f"main\nAnswer {number}.")
-            screen.see_gone(SIGN)
-
-
-def ten_turns(screen: Terminal, text: str, tool: str) -> None:
-    """See ten turns with a tool; each has a sign at once and throughout, and none afterwards."""
+def ten_turns(
+    screen: Terminal, text: str, tool: str = "", let: Callable[[int], None] = lambda _: None
+) -> None:
+    """See ten turns; each has a sign at once and throughout, and none afterwards."""
     delays = []
     for number in range(1, 11):
         screen.type(text)
@@ -104,19 +95,27 @@ def ten_turns(screen: Terminal, text: str, tool: str) -> None:
         delays.append(time.monotonic() - pressed)
         if tool:
             screen.see_match(rf"⎿ {re.escape(tool)}.*\n.*{SIGN.rstrip()}$")
+        let(number)
         screen.see_so_often(r"^\d+ s( · |$)", number)  # the line below each answer
         screen.see_none(SIGN, for_s=0.3)
     # Other processes of a busy machine may delay a few of them.
     assert sorted(delays)[5] <= AT_ONCE_S, delays
 
 
-def test_ten_turns_of_the_demo_each_have_a_sign(home: Home) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home)) as screen:
+def test_each_message_has_a_sign_until_it_is_answered(home: Home, directory: Path) -> None:
+    command = script(directory, TOLD.replace("DIRECTORY", str(directory)))
+    with Terminal.running(REMOTECLAW, "up", env=with_agent(home, command)) as screen:
         screen.see("›")
-        ten_turns(screen, "hello", "")
+
+        def answer(number: int) -> None:
+            (directory / str(number)).touch()
+            screen.see(f"main\nAnswer {number}.")
+
+        ten_turns(screen, "hello", let=answer)
 
 
-def test_ten_turns_of_claude_with_a_tool_each_have_a_sign(home: Home, claude: AgentCli) -> None:
+def test_what_claude_does_is_shown(home: Home, claude: AgentCli) -> None:
+    """Ten turns with a tool each, a secret in a command, a plan, and its tokens so far."""
     agent = claude.config(permissions="auto")
     home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}}))
     environment = env(home)
@@ -124,6 +123,18 @@ def test_ten_turns_of_claude_with_a_tool_each_have_a_sign(home: Home, claude: Ag
     with Terminal.running(REMOTECLAW, "up", env=environment) as screen:
         screen.see("›")
         ten_turns(screen, "SHELL:sleep 1", "Bash sleep 1 (")
+
+        screen.type('SHELL:echo "nobody\'s key"; sleep 2\r')
+        screen.see('⎿ Bash echo "[secret]"; sleep 2 (')
+        screen.see_so_often(r"^\d+ s · [\d,]+ tokens( · |$)", 11)
+        screen.see_gone("⎿ Bash")
+
+        task = json.dumps({"subject": "look around", "description": "d", "activeForm": "looking"})
+        screen.type(f"TOOL:TaskCreate:{task} SHELL:sleep 3\r")
+        screen.see_match(r"^  ☐ look around\n[^›]* s · [\d,]+ tokens · .*Ctrl-C stops$")
+        screen.see_so_often(r"^\d+ s · [\d,]+ tokens( · |$)", 12)
+        screen.see_gone(SIGN)
+        screen.see_gone("☐")
 
 
 #: An agent that uses a tool, and another one beside its answer, each until a test lets it end.
@@ -276,37 +287,36 @@ def succeeds(environment: dict[str, str], *arguments: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize(
-    ("mode", "waits", "notes"),
-    [
-        ("collect", "2 before it", ["Answer.\n\nanswers 2 messages · "]),
-        (
-            "interrupt",
-            "(I left this for your next message.)",
-            ["interrupted by a newer message · "],
-        ),
-        (
-            "steer",
-            "Heard.\n\nHeard.",
-            ["(Added to the turn that ran: second)", "(Added to the turn that ran: third)"],
-        ),
-    ],
-)
+#: What is shown of messages that wait, and what becomes of them, by the mode of the queue.
+BECOMES = {
+    "collect": ("2 before it", ["Answer.\n\nanswers 2 messages · "]),
+    "steer": (
+        "Heard.\n\nHeard.",
+        ["(Added to the turn that ran: second)", "(Added to the turn that ran: third)"],
+    ),
+    "interrupt": ("(I left this for your next message.)", ["interrupted by a newer message · "]),
+}
+
+
 def test_what_becomes_of_messages_that_come_in_mid_turn_is_said(
-    home: Home, directory: Path, mode: str, waits: str, notes: list[str]
+    home: Home, directory: Path
 ) -> None:
     command = script(directory, STEERED.replace("DIRECTORY", str(directory)))
-    environment = with_agent(home, command) | {"REMOTECLAW__QUEUE__MODE": mode}
-    with Terminal.running(REMOTECLAW, "up", env=environment) as screen:
+    with Terminal.running(REMOTECLAW, "up", env=with_agent(home, command)) as screen:
         screen.see("›")
-        screen.type("first\r")
-        screen.see("I begin.")
-        screen.type("second\rthird\r")
-        screen.see(waits)
-        (directory / "go").touch()
-        for note in notes:
-            screen.see(note)
-        screen.see_gone(SIGN)
+        for mode, (waits, notes) in BECOMES.items():
+            screen.type(f"/queue {mode}\r")
+            screen.see_words(f"From now on: {MODES[mode]}.")
+            begun = screen.words().count("I begin.")
+            screen.type("first\r")
+            screen.see_words("I begin.", begun + 1)
+            screen.type("second\rthird\r")
+            screen.see(waits)
+            (directory / "go").touch()
+            for note in notes:
+                screen.see(note)
+            screen.see_gone(SIGN)
+            (directory / "go").unlink()
 
 
 def test_esc_stops_an_answer_and_keys_that_begin_with_one_do_not(
@@ -367,7 +377,9 @@ def test_two_terminals_are_in_one_chat(home: Home) -> None:
         assert first.leave() == 0
 
 
-def test_lines_are_broken_and_words_completed(home: Home, directory: Path) -> None:
+def test_lines_are_broken_words_completed_and_bytes_that_are_no_text_sent_as_marks(
+    home: Home, directory: Path
+) -> None:
     (directory / "notes-of-ada.txt").touch()
     with Terminal.running(REMOTECLAW, "up", env=env(home), directory=directory) as screen:
         screen.see("›")
@@ -379,54 +391,15 @@ def test_lines_are_broken_and_words_completed(home: Home, directory: Path) -> No
         screen.see("Show what the session does now.")
         screen.type("\t\r\r")
         screen.see("• agent: main (demo)")
+        screen.type(b"caf\xe9 \xff\r")
+        assert "› caf� �" in screen.see("You wrote 6 characters")
         screen.type("see @ada")
         screen.see("  notes-of-ada.txt")
         screen.type("\t")
         screen.see("see @notes-of-ada.txt")
 
 
-def test_what_claude_runs_is_shown(home: Home, claude: AgentCli) -> None:
-    agent = claude.config(permissions="auto")
-    home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}}))
-    environment = env(home)
-    del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
-    with Terminal.running(REMOTECLAW, "up", env=environment) as screen:
-        screen.see("›")
-        screen.type('SHELL:echo "nobody\'s key"; sleep 2\r')
-
-        screen.see('⎿ Bash echo "[secret]"; sleep 2 (')
-
-        screen.see("main\nDONE")
-        screen.see_match(r"^\d+ s · [\d,]+ tokens")
-        screen.see_gone("⎿ Bash")
-
-
-def test_the_plan_of_claude_is_shown_and_its_tokens_so_far(home: Home, claude: AgentCli) -> None:
-    home.config_file.write_text(
-        tomlkit.dumps({"agents": {"main": claude.config(permissions="auto")}})
-    )
-    environment = env(home)
-    del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
-    with Terminal.running(REMOTECLAW, "up", env=environment) as screen:
-        screen.see("›")
-        task = json.dumps({"subject": "look around", "description": "d", "activeForm": "looking"})
-        screen.type(f"TOOL:TaskCreate:{task} SHELL:sleep 3\r")
-
-        screen.see_match(r"^  ☐ look around\n[^›]* s · [\d,]+ tokens · .*Ctrl-C stops$")
-        screen.see("main\nDONE")
-        screen.see_gone(SIGN)
-        screen.see_gone("☐")
-
-
 # -- what goes wrong ------------------------------------------------------------------------------
-
-
-def test_bytes_that_are_no_text_are_sent_as_marks(home: Home) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home)) as screen:
-        screen.see("›")
-        screen.type(b"caf\xe9 \xff\r")
-
-        assert "› caf� �" in screen.see("You wrote 6 characters")
 
 
 def test_a_chat_that_is_told_to_end_leaves_the_terminal_as_it_was(home: Home) -> None:

@@ -25,34 +25,6 @@ def asked_by(cli: AgentCli, *texts: str) -> list[dict[str, Any]]:
     return [next(each for each in requests if each["last"].endswith(text)) for text in texts]
 
 
-def test_a_model_is_chosen_and_given_back(home: Home, claude: AgentCli) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=with_claude(home, claude)) as screen:
-        screen.see("›")
-        screen.type("SAY:modelled-1\r")
-        screen.see("main\nmodelled-1")
-        screen.type("/model claude-haiku-4-5\r")
-        screen.see("From the next turn on, the model is claude-haiku-4-5")
-        screen.type("SAY:modelled-2\r")
-        screen.see("main\nmodelled-2")
-        screen.type("/status\r")
-        screen.see("• model: claude-haiku-4-5")
-        screen.type("/model default\r")
-        screen.see("From the next turn on, the model is the one that claude chooses.")
-        screen.type("SAY:modelled-3\r")
-        screen.see("main\nmodelled-3")
-    first, second, third = asked_by(claude, "SAY:modelled-1", "SAY:modelled-2", "SAY:modelled-3")
-    assert "haiku" not in first["model"] == third["model"]
-    assert second["model"] == "claude-haiku-4-5"
-    assert [each["users"] for each in (first, second, third)] == [1, 2, 3]  # one conversation
-
-
-def test_an_agent_without_models_says_so(home: Home) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home)) as screen:
-        screen.see("›")
-        screen.type("/model haiku\r")
-        screen.see("The agent main is run by demo, which has no models to choose from.")
-
-
 def test_a_terminal_moves_to_another_agent_and_back(home: Home, directory: Path) -> None:
     home.config_file.write_text('[agents.other]\nruntime = "demo"\n')
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as screen:
@@ -74,50 +46,75 @@ def test_a_terminal_moves_to_another_agent_and_back(home: Home, directory: Path)
         screen.see("You said before:")
 
 
-def test_claude_takes_its_own_commands(home: Home, claude: AgentCli) -> None:
+def test_commands_of_a_chat_with_claude(home: Home, claude: AgentCli) -> None:
     with Terminal.running(REMOTECLAW, "up", env=with_claude(home, claude)) as screen:
         screen.see("›")
-        screen.type("SAY:commanded-1\r")
+        goes_on_with_a_copy_of_an_earlier_conversation(screen)
+        screen.type("/new SAY:commanded-1\r")
         screen.see("main\ncommanded-1")
-        screen.type("/context\r")
-        screen.see("Estimated usage by category")
-        screen.type("/nonsense\r")
-        screen.see("Unknown command: /nonsense")
-        screen.type("/review 7\r")  # claude writes a prompt of its own for it
-        screen.see("GitHub pull request")
-        screen.type("SAY:commanded-2\r")
-        screen.see("main\ncommanded-2")
+        takes_its_own_commands(screen)
+        takes_a_model_and_gives_it_back(screen)
     first, second = asked_by(claude, "SAY:commanded-1", "SAY:commanded-2")
     assert (first["users"], second["users"]) == (1, 3)
+    first, second, third = asked_by(claude, "SAY:modelled-1", "SAY:modelled-2", "SAY:modelled-3")
+    assert "haiku" not in first["model"] == third["model"]
+    assert second["model"] == "claude-haiku-4-5"
+    assert [each["users"] for each in (first, second, third)] == [4, 5, 6]  # one conversation
 
 
-def test_a_copy_of_an_earlier_conversation_is_gone_on_with(home: Home, claude: AgentCli) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=with_claude(home, claude)) as screen:
-        screen.see("›")
-        screen.type("SAY:apple\r")
-        screen.see("main\napple")
-        screen.type("/resume\r")
-        screen.see("claude has no other conversation of this workspace.")
-        screen.type("/new SAY:pear\r")
-        screen.see("main\npear")
-        screen.type("/resume\r")
-        screen.see("1. SAY:apple, ")
-        screen.type("/resume 2\r")
-        screen.see("Choose a number from 1 to 1")
-        screen.type("/resume 1\r")
-        screen.see("Your next message goes on with a copy of SAY:apple")
-        screen.type("RECALL\r")
-        _, _, recalled = screen.see_match(r"RECALL \[[^›]*\n\d+ s · ").rpartition("RECALL [")
-        assert "apple" in recalled
-        assert "pear" not in recalled
-        screen.type("/resume\r")
-        screen.see_match(r"^[12]\. SAY:pear")  # it is an earlier one, too
+def goes_on_with_a_copy_of_an_earlier_conversation(screen: Terminal) -> None:
+    screen.type("SAY:apple\r")
+    screen.see("main\napple")
+    screen.type("/resume\r")
+    screen.see("claude has no other conversation of this workspace.")
+    screen.type("/new SAY:pear\r")
+    screen.see("main\npear")
+    screen.type("/resume\r")
+    screen.see("1. SAY:apple, ")
+    screen.type("/resume 2\r")
+    screen.see("Choose a number from 1 to 1")
+    screen.type("/resume 1\r")
+    screen.see("Your next message goes on with a copy of SAY:apple")
+    screen.type("RECALL\r")
+    _, _, recalled = screen.see_match(r"RECALL \[[^›]*\n\d+ s · ").rpartition("RECALL [")
+    assert "apple" in recalled
+    assert "pear" not in recalled
+    screen.type("/resume\r")
+    screen.see_match(r"^[12]\. SAY:pear")  # it is an earlier one, too
+
+
+def takes_its_own_commands(screen: Terminal) -> None:
+    screen.type("/context\r")
+    screen.see("Estimated usage by category")
+    screen.type("/nonsense\r")
+    screen.see("Unknown command: /nonsense")
+    screen.type("/review 7\r")  # claude writes a prompt of its own for it
+    screen.see("GitHub pull request")
+    screen.type("SAY:commanded-2\r")
+    screen.see("main\ncommanded-2")
+
+
+def takes_a_model_and_gives_it_back(screen: Terminal) -> None:
+    screen.type("SAY:modelled-1\r")
+    screen.see("main\nmodelled-1")
+    screen.type("/model claude-haiku-4-5\r")
+    screen.see("From the next turn on, the model is claude-haiku-4-5")
+    screen.type("SAY:modelled-2\r")
+    screen.see("main\nmodelled-2")
+    screen.type("/status\r")
+    screen.see("• model: claude-haiku-4-5")
+    screen.type("/model default\r")
+    screen.see("From the next turn on, the model is the one that claude chooses.")
+    screen.type("SAY:modelled-3\r")
+    screen.see("main\nmodelled-3")
 
 
 def test_what_the_cli_does_not_list_is_gone_on_with_from_our_record(home: Home) -> None:
-    """Where the CLI lists none: from RemoteClaw's own record."""
+    """Where the CLI lists none: from RemoteClaw's own record. This one has no models either."""
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as screen:
         screen.see("›")
+        screen.type("/model haiku\r")
+        screen.see("The agent main is run by demo, which has no models to choose from.")
         screen.type("/resume\r")
         screen.see("This session has no earlier conversation.")
         screen.type("my colour is green\r")

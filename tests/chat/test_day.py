@@ -233,16 +233,13 @@ def test_a_day(home: Home, directory: Path, columns: int, colour: dict[str, str]
     a_day(home, directory, agent, SCRIPTED, columns, env(home, **colour))
 
 
-@WINDOWS
-def test_a_day_with_claude(
-    home: Home, directory: Path, claude: AgentCli, columns: int, colour: dict[str, str]
-) -> None:
+def test_a_day_with_claude(home: Home, directory: Path, claude: AgentCli) -> None:
     (directory / "shop").mkdir()
     led(directory)
-    environment = env(home, **colour)
+    environment = env(home)
     del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
     agent = claude.config(permissions="auto")
-    a_day(home, directory, agent, LED, columns, environment)
+    a_day(home, directory, agent, LED, 80, environment)
 
 
 def a_day(

@@ -145,7 +145,7 @@ MUTANTS = (
         "bytes that end the chat",
         before='return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")',
         after="return text",
-        test="test_bytes_that_are_no_text_are_sent_as_marks",
+        test="test_lines_are_broken_words_completed_and_bytes_that_are_no_text_sent_as_marks",
     ),
     Mutant(
         "a paste that is sent for ever",
