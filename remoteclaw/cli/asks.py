@@ -61,6 +61,9 @@ def _plain(request: "Request") -> dict[str, Any]:
         "agent": request.session.agent,
         "tool": request.tool,
         "what": request.what,
+        "is_question": request.is_question,
+        "choices": list(request.choices),
+        "is_multiple": request.is_multiple,
         "where": request.where,
         "people": list(request.people),
         "state": request.state,
@@ -117,7 +120,9 @@ async def show_ask(fleet: "Fleet", request: str, as_json: bool) -> None:
 @click.argument("request")
 @click.argument("verdict", type=click.Choice(["once", "conversation", "edits", "deny", "words"]))
 @click.option("--reason", default="", help="Why it is denied; claude tells its model.")
-@click.option("--words", default="", help="The answer to a question of the agent's.")
+@click.option(
+    "--words", default="", help="The answer to a question, or the numbers of its choices."
+)
 @with_fleet
 async def answer_ask(
     fleet: "Fleet", request: str, verdict: "Verdict", reason: str, words: str

@@ -155,12 +155,15 @@ async def answer_as_operator(
 ) -> Told:
     """Answer a request on behalf of who runs the installation.
 
-    Raises `NotFound`.
+    Words that are numbers of choices stand for these. Raises `NotFound`.
     """
+    request = await fleet.asks.named(id_)
+    if verdict == "words":
+        verdict, words = _numbered(request, words) or (verdict, words)
     return await answer_request(
         fleet,
         config,
-        await fleet.asks.named(id_),
+        request,
         verdict,
         by=OPERATOR,
         name="the operator",

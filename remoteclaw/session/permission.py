@@ -59,7 +59,7 @@ EARLIER = "These are answered:\n\n{before}"
 HOW = "Reply to this message in your own words, or with `/answer {id} TEXT`."
 #: How a plan is changed, under it.
 HOW_TO_CHANGE = "To have it changed, reply to this message with what should be different."
-SEVERAL = " Several can be chosen: `1, 2`."
+SEVERAL = " Several can be chosen: write their numbers, `1, 2`."
 
 
 class Permissions:

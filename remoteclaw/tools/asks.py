@@ -24,7 +24,7 @@ class AnswerParams(Params):
     """Allow it once, or for the conversation, or deny it; words answer a question; edits approve a
     plan, with changes of files."""
     reason: Annotated[str, Field(max_length=4000)] = ""
-    """Why it is denied, or the answer to a question."""
+    """Why it is denied, or the answer to a question: words, or numbers of its choices."""
 
 
 class Answered(Result):
@@ -46,6 +46,12 @@ class Ask(Result):
     tool: str
     what: str
     """What would be done, as people are shown it; `asks.show` leaves nothing of it out."""
+    is_question: bool
+    """Whether words answer it."""
+    choices: tuple[str, ...] = ()
+    """The answers that a question proposes, numbered from 1."""
+    is_multiple: bool = False
+    """Whether several of them can be chosen."""
     where: str
     """The directory that it would be done in."""
     people: tuple[str, ...]

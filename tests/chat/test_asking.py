@@ -6,8 +6,8 @@ import pytest
 import tomlkit
 
 from remoteclaw.config.home import Home
-from tests.support.asks import BODY
-from tests.support.bridges import acp_script
+from tests.support.asks import BODY, QUESTIONS
+from tests.support.bridges import acp_script, claude_script
 from tests.support.terminal import REMOTECLAW, Terminal, env
 
 WAITS = "waits for your answer"
@@ -64,3 +64,21 @@ def test_a_person_answers_in_the_chat(
         screen.see_gone(WAITS)
         screen.see_words("It was stopped.")
         assert "no person can give" not in " ".join(screen.shown().split())
+
+
+def test_a_person_answers_questions_in_the_chat(home: Home, directory: Path) -> None:
+    agent = {"runtime": "claude", "command": list(claude_script(directory, QUESTIONS))}
+    home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}}))
+    environment = env(home)
+    del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
+    with Terminal.running(REMOTECLAW, "up", env=environment, columns=80) as screen:
+        screen.see("›")
+        screen.type("go\r")
+        screen.see("1 Postgres · 2 SQLite · 3 No answer")
+        screen.see(WAITS)
+        screen.type("/answer something else\r")
+        screen.see("1 red · 2 green · 3 blue · 4 No answer")
+        screen.see(WAITS)
+        screen.type("1, 3\r")
+        screen.see_words('{"Which DB?": "something else", "Which colours?": "red, blue"}')
+        screen.see_gone(WAITS)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.asks import BODY, open_request, put_request
-from tests.support.bridges import acp_script
+from tests.support.asks import BODY, QUESTIONS, next_request, open_request, put_request
+from tests.support.bridges import acp_script, claude_script
 from tests.support.cli import refused, run
 from tests.support.stack import Stack, said
 
@@ -72,3 +72,22 @@ async def test_a_request_that_was_stopped_takes_no_answer(stack: Stack) -> None:
     await stack.fleet.sessions.stop(accepted.session.sid)
 
     refused(run(stack, "asks", "answer", request.id, "once"), "Nothing waits for that answer")
+
+
+async def test_the_operator_answers_questions_by_number_and_in_own_words(
+    stack: Stack, directory: Path
+) -> None:
+    stack.configure({"runtime": "claude", "command": list(claude_script(directory, QUESTIONS))})
+    await stack.start_worker()
+    accepted = await stack.append("go")
+    first = await open_request(stack)
+    assert "1. Postgres – a server\n" in run(stack, "asks", "show", first.id).stdout
+    refused(run(stack, "asks", "answer", first.id, "once"), "That is a question")
+    told = run(stack, "asks", "answer", first.id, "words", "--words", "2").stdout
+    assert "Answered by the operator at " in told
+    second = await next_request(stack, first)
+    run(stack, "asks", "answer", second.id, "words", "--words", "like the sea")
+
+    told = said(await stack.outcome(accepted))
+    answers = json.loads(told[told.index("{") :])
+    assert answers == {"Which DB?": "SQLite", "Which colours?": "like the sea"}

@@ -65,3 +65,22 @@ async def test_a_token_that_may_write_can_not_answer_in_a_persons_name(
 
     assert told["answer"] == NEEDS_ADMIN
     assert [one.state for one in await stack.fleet.asks.waiting()] == ["open"]
+
+
+async def test_an_operator_answers_a_question_by_numbers(stack: Stack) -> None:
+    choices, what = ("red", "green", "blue"), "Which?\n1. red\n2. green\n3. blue"
+    accepted = await stack.append("hello")
+    request = await put_request(stack, accepted, tool="Ask", what=what, choices=choices)
+    asked = gateway(stack.fleet, stack.home, dict(HANDLERS))
+
+    async def call(method: str, **params: Any) -> Any:
+        return (await asked.call(operator(), method, params))[0].told()
+
+    (waits,) = (await call("asks.list"))["asks"]
+    assert (waits["isQuestion"], waits["choices"]) == (True, list(choices))
+    wrong = await call("asks.answer", id=request.id, verdict="once")
+    assert (wrong["counts"], "That is a question" in wrong["detail"]) == (False, True)
+    told = await call("asks.answer", id=request.id, verdict="words", reason="1, 3")
+    assert told["counts"]
+    answer = (await call("asks.show", id=request.id))["answer"]
+    assert (answer["verdict"], answer["words"]) == ("words", "red, blue")

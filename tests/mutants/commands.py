@@ -147,4 +147,10 @@ MUTANTS = (
         after="if False:",
         test="test_a_late_answer_wakes_the_agent",
     ),
+    Mutant(
+        "numbers of choices that an agent is told as they are",
+        before="verdict, words = _numbered(request, words) or (verdict, words)",
+        after="pass",
+        test="test_an_operator_answers_a_question_by_numbers",
+    ),
 )

@@ -12,6 +12,9 @@ from remoteclaw.fleet import keys
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.asks import (
+    COLOURS,
+    DATABASE,
+    QUESTIONS,
     answered,
     cut_off,
     newest,
@@ -26,42 +29,11 @@ from tests.support.conversations import drain
 from tests.support.stack import Stack, said
 from tests.support.waiting import HANG_S
 
-DATABASE = {
-    "question": "Which DB?",
-    "header": "DB",
-    "multiSelect": False,
-    "options": [
-        {"label": "Postgres", "description": "a server"},
-        {"label": "SQLite", "description": "a file"},
-    ],
-}
-COLOURS = {
-    "question": "Which colours?",
-    "header": "Look",
-    "multiSelect": True,
-    "options": [{"label": name, "description": ""} for name in ("red", "green", "blue")],
-}
-#: Asks both once, and repeats what it is told; to a message that is an answer it says that.
-BODY = f"""
-while True:
-    message = heard()
-    echo(message)
-    words = message['message']['content'][0]['text']
-    if 'is answered by' in words:
-        result(words)
-        continue
-    asked = dict(questions={[DATABASE, COLOURS]!r})
-    say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',
-        tool_name='AskUserQuestion', input=asked))
-    told = heard('control_response')['response']['response']
-    result(told.get('message') or json.dumps(told['updatedInput']['answers']))
-"""
-
 
 @pytest.fixture
 async def agent(stack: Stack, directory: Path) -> Stack:
     """A stack whose agent may do everything, and asks two questions."""
-    command = list(claude_script(directory, BODY))
+    command = list(claude_script(directory, QUESTIONS))
     stack.agent = {"runtime": "claude", "command": command, "permissions": "auto"}
     stack.configure(stack.agent)
     return stack
@@ -182,7 +154,7 @@ async def test_who_does_not_answer_leaves_the_question_open(agent: Stack) -> Non
 
 async def test_a_question_shows_what_it_hides(stack: Stack, directory: Path) -> None:
     hidden = {**DATABASE, "question": "Drop \u202ethe table?"}
-    body = BODY.replace(repr(DATABASE), repr(hidden))
+    body = QUESTIONS.replace(repr(DATABASE), repr(hidden))
     command = list(claude_script(directory, body))
     stack.configure({"runtime": "claude", "command": command})
     accepted = await stack.append("go")

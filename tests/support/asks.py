@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,9 @@ from tests.support.waiting import eventually
 
 __all__ = [
     "BODY",
+    "COLOURS",
+    "DATABASE",
+    "QUESTIONS",
     "answered",
     "cut_off",
     "newest",
@@ -62,6 +65,38 @@ while True:
     prompt = asked('session/prompt')
 """
 
+DATABASE = {
+    "question": "Which DB?",
+    "header": "DB",
+    "multiSelect": False,
+    "options": [
+        {"label": "Postgres", "description": "a server"},
+        {"label": "SQLite", "description": "a file"},
+    ],
+}
+COLOURS = {
+    "question": "Which colours?",
+    "header": "Look",
+    "multiSelect": True,
+    "options": [{"label": name, "description": ""} for name in ("red", "green", "blue")],
+}
+#: A claude that asks both once, and repeats what it is told; to a message that is an answer it says
+#: that.
+QUESTIONS = f"""
+while True:
+    message = heard()
+    echo(message)
+    words = message['message']['content'][0]['text']
+    if 'is answered by' in words:
+        result(words)
+        continue
+    asked = dict(questions={[DATABASE, COLOURS]!r})
+    say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',
+        tool_name='AskUserQuestion', input=asked))
+    told = heard('control_response')['response']['response']
+    result(told.get('message') or json.dumps(told['updatedInput']['answers']))
+"""
+
 
 async def open_request(stack: Stack) -> Request:
     """Wait for the one request that waits."""
@@ -69,16 +104,21 @@ async def open_request(stack: Stack) -> Request:
     return waiting[0]
 
 
-async def put_request(stack: Stack, accepted: Accepted, *, tool: str, what: str) -> Request:
+async def put_request(
+    stack: Stack, accepted: Accepted, *, tool: str, what: str, choices: Sequence[str] = ()
+) -> Request:
     """Make a request, of a turn about a message that no worker has."""
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="asks", host="here")
     assert lease is not None
     assert await lease.turns.begin([accepted.entry_id])
-    return await put_in(TurnAsks(lease, accepted.entry_id), accepted, tool=tool, what=what)
+    asks = TurnAsks(lease, accepted.entry_id)
+    return await put_in(asks, accepted, tool=tool, what=what, choices=choices)
 
 
-async def put_in(asks: TurnAsks, accepted: Accepted, *, tool: str, what: str) -> Request:
-    """Make a request in a turn that runs."""
+async def put_in(
+    asks: TurnAsks, accepted: Accepted, *, tool: str, what: str, choices: Sequence[str] = ()
+) -> Request:
+    """Make a request in a turn that runs; with `choices`, a question that takes several."""
     request = Request(
         id=new_id(),
         session=accepted.session,
@@ -88,6 +128,9 @@ async def put_in(asks: TurnAsks, accepted: Accepted, *, tool: str, what: str) ->
         where="/tmp",
         deliver="channel",
         people=("test:alice",),
+        is_question=bool(choices),
+        choices=choices,
+        is_multiple=bool(choices),
     )
     told = await asks.ask(
         request,

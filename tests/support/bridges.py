@@ -136,13 +136,16 @@ def script(directory: Path, body: str) -> tuple[str, ...]:
 def claude_script(directory: Path, body: str) -> tuple[str, ...]:
     """Return the command of a program that speaks claude's lines as `body` says.
 
-    `body` sees `heard`, which returns the next line of ours of a type, `echo`, which repeats a
-    message of ours as claude does, and `result`.
+    `body` sees `heard`, which returns the next line of ours of a type and takes MCP servers,
+    `echo`, which repeats a message of ours as claude does, and `result`.
     """
     words = (
         "def heard(kind='user'):\n"
         "    for line in sys.stdin:\n"
         "        if (message := json.loads(line))['type'] == kind: return message\n"
+        "        if message.get('request', {}).get('subtype') == 'mcp_set_servers':\n"
+        "            say(type='control_response', response=dict(subtype='success',\n"
+        "                request_id=message['request_id'], response={}))\n"
         "    sys.exit()\n"
         "def echo(message): say(**message, isReplay=True)\n"
         "def result(text, **more):\n"

@@ -9,8 +9,8 @@ import pytest
 from remoteclaw.channels.arrival import ELSEWHERE
 from remoteclaw.commands.answering import GONE, NOT_YOURS
 from remoteclaw.fleet import keys
-from tests.support.asks import BODY, open_request
-from tests.support.bridges import acp_script
+from tests.support.asks import BODY, QUESTIONS, next_request, open_request
+from tests.support.bridges import acp_script, claude_script
 from tests.support.cli import run
 from tests.support.stack import Stack
 from tests.support.telegram import TelegramBot
@@ -92,6 +92,32 @@ async def test_a_button_answers_and_the_agent_goes_on(
     alerts = [call["show_alert"] for call in bot.calls("answerCallbackQuery")]
     assert alerts == ["true"] * 5 + ["false", "true"]
     assert not [call for call in bot.calls() if "refused" in call]
+
+
+async def test_questions_are_answered_by_a_button_and_by_numbers(
+    stack: Stack, bot: TelegramBot, channel: Channel, directory: Path
+) -> None:
+    command = list(claude_script(directory, QUESTIONS))
+    stack.agent = {"runtime": "claude", "command": command}
+    channel.configure()
+    await stack.start_worker()
+    channel.start()
+    bot.say("go", chat=ANN)
+    first = await card(bot, ANN)
+    rows = first["reply_markup"]["inline_keyboard"]
+    assert [row[0]["text"] for row in rows] == ["Postgres", "SQLite", "No answer"]
+    request = await open_request(stack)
+    at = {"chat": ANN, "message": first["message_id"]}
+    assert await told(bot, bot.press(data=f"{request.id}:once", **at)) == GONE
+    assert (await told(bot, bot.press("SQLite", **at))).endswith(": “SQLite”")
+
+    await next_request(stack, request)
+    second = await card(bot, ANN)
+    assert "write their numbers" in second["text"]
+    bot.say("1, 3", chat=ANN, reply_to=second["message_id"])
+    await eventually(lambda: '"Which colours?": "red, blue"' in "".join(bot.texts(ANN)))
+    assert '"Which DB?": "SQLite"' in "".join(bot.texts(ANN))
+    assert not [one for one in bot.chat(ANN) if "reply_markup" in one]
 
 
 async def test_what_is_long_is_whole_in_a_file_below_its_card(

@@ -18,8 +18,8 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.messages import SessionKey
-from tests.support.asks import BODY, open_request
-from tests.support.bridges import acp_script
+from tests.support.asks import BODY, QUESTIONS, open_request
+from tests.support.bridges import acp_script, claude_script
 from tests.support.command import REMOTECLAW, Process, run_command, start_program
 from tests.support.doors import Door, gateway_process
 from tests.support.receiver import Receiver
@@ -149,6 +149,33 @@ async def test_a_request_is_a_card_and_is_answered_by_who_may(
     assert len([text for text in said if text.startswith("Denied by alice at ")]) == 1
     (closed,) = [one for one in texts if one.get("card", {}).get("choices") == []]
     assert "“not now”" in closed["text"]
+
+
+async def test_questions_are_answered_by_a_choice_and_in_own_words(
+    stack: Stack, receiver: Receiver, door: Door, directory: Path
+) -> None:
+    command = list(claude_script(directory, QUESTIONS))
+    about = {"token": TOKEN, "url": receiver.url, "owners": ["alice"]}
+    stack.configure({"runtime": "claude", "command": command}, channels={"webhook": about})
+    await stack.start_worker()
+    with channel(stack):
+        await post(door, message("1", "go", by="alice"))
+        answered: list[str] = []
+        for verdict, words in (("2", ""), ("words", "like the sea")):
+            await eventually(lambda: len(_cards(receiver)) > len(answered))
+            request = _cards(receiver)[-1]["id"]
+            answer = {"request": request, "verdict": verdict, "words": words}
+            await post(door, message(request, "", by="alice", answer=answer))
+            answered.append(request)
+        await eventually(lambda: '"Which colours?": "like the sea"' in str(receiver.messages))
+    assert '"Which DB?": "SQLite"' in str(receiver.messages)
+    first, _ = _cards(receiver)
+    assert first["choices"] == [["1", "Postgres"], ["2", "SQLite"], ["deny", "No answer"]]
+
+
+def _cards(receiver: Receiver) -> list[Any]:
+    """Return the cards that have something to choose, in order."""
+    return [one["card"] for one in receiver.messages if one.get("card", {}).get("choices")]
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
