@@ -1,0 +1,188 @@
+"""Pictures for docs/pictures: what real processes show in a terminal and in Telegram."""
+
+import html
+import re
+import tempfile
+import textwrap
+from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+
+from remoteclaw.config.home import Home
+from tests.support.bridges import claude_script
+from tests.support.telegram import Telegram
+from tests.support.telegram.channel import ANN
+from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.waiting import eventually_sync
+
+__all__ = ["PICTURES", "message_picture", "request_pictures", "screen_picture"]
+
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+
+#: The size of a character, in pixels, and the room around all of them.
+WIDTH, HEIGHT, MARGIN = 8.4, 19, 14
+#: The sixteen colours of a terminal, as far as the chat uses them.
+COLOURS = {
+    "default": "#d7dae0",
+    "black": "#1b1e24",
+    "red": "#e06c75",
+    "green": "#98c379",
+    "brown": "#e5c07b",
+    "blue": "#61afef",
+    "magenta": "#c678dd",
+    "cyan": "#56b6c2",
+    "white": "#d7dae0",
+}
+#: The indicator, and how it stands in a picture.
+MOVING, STILL = re.compile(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] \d+ s"), "⠹ 4 s"
+#: The directory of the agent, and the id of a request: as long as in a picture.
+WORK, ID = re.compile(r"/tmp/rc-[a-z0-9_]{8}/shop"), re.compile(r"(?<=/deny )[a-z2-9]{8}")
+SHOWN_WORK, SHOWN_ID = "/home/me/sources/shop", "k7m2q9xa"
+#: The characters of a line of a Telegram message.
+LINE = 52
+
+ASKED = "Publish 2.1."
+#: Asks whether it may publish.
+_AGENT = """
+while True:
+    echo(heard())
+    delta('All 212 tests pass, and the changelog is right.')
+    say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',
+        tool_name='Bash', input=dict(command='npm version 2.1.0 && npm publish')))
+    heard('control_response')
+    result('Published.')
+"""
+
+
+def screen_picture(screen: Terminal, first: str, last: str) -> str:
+    """Return a picture of the lines from the first with one text to the last with another one."""
+    rows = screen.rows()
+    texts = ["".join(cell.data for cell in row) for row in rows]
+    start = next(number for number, text in enumerate(texts) if first in text)
+    end = max(number for number, text in enumerate(texts) if last in text)
+    drawn = []
+    for number, row in enumerate(rows[start : end + 1]):
+        y = MARGIN + number * HEIGHT + 14
+        for look, cells in groupby(enumerate(row), key=lambda cell: (cell[1].fg, cell[1].bold)):
+            part = [*cells]
+            while part and not part[-1][1].data.strip():
+                part.pop()
+            if text := _still("".join(cell.data for _, cell in part)):
+                weight = ' font-weight="bold"' if look[1] else ""
+                fill = COLOURS[look[0].removeprefix("bright")]
+                x = MARGIN + part[0][0] * WIDTH
+                drawn.append(
+                    f'<text x="{x:.1f}" y="{y}" fill="{fill}"{weight} '
+                    f'textLength="{len(part) * WIDTH:.1f}">{html.escape(text)}</text>'
+                )
+    width = 2 * MARGIN + screen.columns * WIDTH
+    return _picture(width, 2 * MARGIN + (end - start + 1) * HEIGHT, "#1b1e24", drawn)
+
+
+def message_picture(message: Mapping[str, Any]) -> str:
+    """Return a picture of a message of a bot: its text, the look of it, and its buttons."""
+    text = message["text"]
+    looks = [""] * len(text)
+    for one in message.get("entities", ()):  # no character here takes two units
+        for at in range(one["offset"], one["offset"] + one["length"]):
+            looks[at] = one["type"]
+    drawn, y, width = [], MARGIN + 14, LINE * WIDTH + 2 * MARGIN
+    for line, of in _lines(_still(text), looks):
+        if of[:1] == ["pre"]:
+            drawn.append(
+                f'<rect x="{MARGIN - 6}" y="{y - 15}" width="{LINE * WIDTH + 12:.1f}" '
+                f'height="{HEIGHT + 2}" fill="#101d29"/>'
+            )
+        for look, cells in groupby(enumerate(line), key=lambda cell: of[cell[0]]):
+            part = [*cells]
+            weight = ' font-weight="bold"' if look == "bold" else ""
+            fill = "#7fc1f0" if look in ("code", "pre") else "#ffffff"
+            drawn.append(
+                f'<text x="{MARGIN + part[0][0] * WIDTH:.1f}" y="{y}" fill="{fill}"{weight} '
+                f'textLength="{len(part) * WIDTH:.1f}">'
+                f"{html.escape(''.join(character for _, character in part))}</text>"
+            )
+        y += HEIGHT
+    for row in message["reply_markup"]["inline_keyboard"]:
+        each = (width - 2 * MARGIN + 12) / len(row)
+        for number, button in enumerate(row):
+            x = MARGIN - 6 + number * each
+            drawn += [
+                f'<rect x="{x:.1f}" y="{y - 8}" width="{each:.1f}" height="30" rx="6" '
+                'fill="#2b5278"/>',
+                f'<text x="{x + each / 2:.1f}" y="{y + 12}" fill="#ffffff" text-anchor="middle">'
+                f"{html.escape(button['text'])}</text>",
+            ]
+        y += 34
+    return _picture(width, y - 4, "#182533", drawn)
+
+
+def _lines(text: str, looks: list[str]) -> list[tuple[str, list[str]]]:
+    """Return the lines of a message, broken where they are too long, with the look of each."""
+    lines, at = [], 0
+    for paragraph in text.split("\n"):
+        for line in textwrap.wrap(paragraph, LINE, drop_whitespace=False) or [""]:
+            lines.append((line, looks[at : at + len(line)]))
+            at += len(line)
+        at += 1
+    return lines
+
+
+def _still(text: str) -> str:
+    """Return a text without what differs from time to time."""
+    return MOVING.sub(STILL, ID.sub(SHOWN_ID, WORK.sub(SHOWN_WORK, text)))
+
+
+def _picture(width: float, height: float, fill: str, drawn: list[str]) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" '
+        f'width="{width:.0f}">\n<rect width="100%" height="100%" rx="8" fill="{fill}"/>\n'
+        '<g xml:space="preserve" font-size="14" '
+        "font-family=\"Menlo, Consolas, 'DejaVu Sans Mono', monospace\">\n"
+        + "\n".join(drawn)
+        + "\n</g>\n</svg>\n"
+    )
+
+
+def request_pictures(telegram: Telegram) -> dict[str, str]:
+    """Return how a request is shown: the pictures of a terminal and of a Telegram message."""
+    with tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as made:
+        directory, bot = Path(made), telegram.bot()
+        home, work, token = Home(directory / "home").create(), directory / "shop", directory / "t"
+        work.mkdir()
+        token.write_text(bot.token)
+        token.chmod(0o600)
+        tables = {
+            "agents": {
+                "main": {
+                    "runtime": "claude",
+                    "command": list(claude_script(directory, _AGENT)),
+                    "workspace": str(work),
+                }
+            },
+            "channels": {
+                "telegram": {
+                    "token_file": str(token),
+                    "api_url": bot.api_url,
+                    "owners": [str(ANN)],
+                }
+            },
+        }
+        home.config_file.write_text(tomlkit.dumps(tables))
+        environment = env(home, REMOTECLAW__FLEET__WORKERS="2")
+        del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
+        with Terminal.running(
+            REMOTECLAW, "up", env=environment, columns=80, directory=work
+        ) as screen:
+            screen.see("›")
+            screen.type(f"{ASKED}\r")
+            bot.say(ASKED, chat=ANN)
+            screen.see("WHY")
+            (card,) = eventually_sync(lambda: [m for m in bot.chat(ANN) if "reply_markup" in m])
+            return {
+                "request": screen_picture(screen, f"› {ASKED}", "WHY"),
+                "request-telegram": message_picture(card),
+            }
