@@ -67,6 +67,7 @@ from remoteclaw.protocols import (
     AgentSpec,
     AttachmentStore,
     BridgeCallbacks,
+    Denials,
     Effects,
     History,
     Newcomers,
@@ -108,6 +109,7 @@ class _Run:
     newcomers: Newcomers | None = None
     history: History | None = None
     effects: Effects | None = None
+    denials: Denials | None = None
     used_s: float = 0.0
     started: float = field(default_factory=time.monotonic)
     session_id: str | None = None
@@ -182,6 +184,11 @@ class ChannelBridge:
         """Whether the agent takes up messages while it works."""
         return self._runtime.capabilities.steers
 
+    @property
+    def explains_denial(self) -> bool:
+        """Whether the agent hears the reason of a denial with it."""
+        return self._runtime.capabilities.explains_denial
+
     async def handle(
         self,
         message: Turn | ChannelMessage,
@@ -192,6 +199,7 @@ class ChannelBridge:
         newcomers: Newcomers | None = None,
         history: History | None = None,
         effects: Effects | None = None,
+        denials: Denials | None = None,
         used_s: float = 0.0,
         model: str | None = None,
         workspace: str | None = None,
@@ -200,7 +208,8 @@ class ChannelBridge:
 
         Setting `abort` stops it. An agent without a conversation is told what `history` returns.
         What `newcomers` yields is given to the agent while it works; the result names those that it
-        took up. `effects` returns what the turn's tools did. `used_s` is how much of the turn's
+        took up. `effects` returns what the turn's tools did, and `denials` the reasons that it has
+        yet to hear. `used_s` is how much of the turn's
         time limit earlier tries have used, in seconds. `model` is asked for instead of the agent's,
         which works in `workspace` instead of its own.
         The payloads are numbered from `first_index`; those that a callback took are marked
@@ -212,6 +221,7 @@ class ChannelBridge:
         workspace = workspace or run.spec.workspace
         run.spec = replace(run.spec, model=model or run.spec.model, workspace=workspace)
         run.newcomers, run.history, run.effects, run.used_s = newcomers, history, effects, used_s
+        run.denials = denials
 
         await self._look_up_session(run)  # 1
         await self._run_hooks_before_spawn(run)  # 2
@@ -401,7 +411,7 @@ class ChannelBridge:
         )
         try:
             async with conduct.over(self._steering(run, files)):
-                is_command = run.turn.is_command and self._runtime.capabilities.takes_commands
+                is_command = self._is_command(run)
                 prompt, images = await self._turn_prompt(run, files)
                 if is_command:
                     prompt, images = run.turn.entries[0].message.text, []
@@ -429,6 +439,10 @@ class ChannelBridge:
             await self._session_map.set(self._map_name(run), run.session_id, note)
             run.spec = replace(run.spec, note=note)
         await conduct.decide(event, say_all)
+
+    def _is_command(self, run: _Run) -> bool:
+        """Whether the turn is a command that the agent gets as it is."""
+        return run.turn.is_command and self._runtime.capabilities.takes_commands
 
     def _files_of(self, run: _Run) -> TurnFiles:
         directory, workspace = self._agents.files_dir, Path(run.spec.workspace)
@@ -464,6 +478,7 @@ class ChannelBridge:
             history=history,
             files=given,
             effects=effects,
+            denials=await run.denials() if run.denials and not self._is_command(run) else (),
         )
         return prompt, images
 

@@ -23,7 +23,10 @@ SUMMARY = 160
 #: How much is shown of a session's key, in characters.
 LONGEST_KEY = 2000
 
-#: How many effects of an earlier attempt are told.
+#: How much is shown of the reason of a denial, in characters.
+LONGEST_REASON = 2000
+
+#: How many effects of an earlier attempt are told, and how many denials.
 MOST_EFFECTS = 50
 
 #: Ends of lines, and marks of direction, that JSON leaves as they are.
@@ -45,6 +48,7 @@ def build_turn_prompt(
     history: Sequence[Mapping[str, str]] = (),
     files: Mapping[str, Sequence[GivenFile]] | None = None,
     effects: Sequence[Mapping[str, Any]] = (),
+    denials: Sequence[Mapping[str, str]] = (),
 ) -> str:
     """Return what the agent is asked, behind one line about who wrote it and when.
 
@@ -52,7 +56,8 @@ def build_turn_prompt(
     pretend to be another one. Times are in the sender's zone, else in the agent's `zone`, else in
     the host's. An agent that `begins_conversation` is shown the thread so far, and what is recorded
     of a conversation that was lost (`history`). `files` are those that came with the messages, by
-    entry; `effects` is what tools did in an earlier attempt.
+    entry; `effects` is what tools did in an earlier attempt, and `denials` what people have said to
+    earlier ones.
     """
     files = files or {}
     first, *more = (_about(entry, zone, files.get(entry.id)) for entry in turn.entries)
@@ -70,6 +75,8 @@ def build_turn_prompt(
         header["note"] = INTERRUPTED
     if effects:
         header["already_done"] = [*map(_about_effect, arrived(effects)[-MOST_EFFECTS:])]
+    if denials:
+        header["denied"] = [*map(_about_denial, denials[-MOST_EFFECTS:])]
     if begins_conversation and (thread := turn.entries[0].message.thread_context):
         header["thread_before"] = thread
     if history:
@@ -171,6 +178,16 @@ def _about_effect(effect: Mapping[str, Any]) -> dict[str, Any]:
     if text := effect.get("text"):
         about["text"] = clean(str(text), longest=SUMMARY)
     return about
+
+
+def _about_denial(denial: Mapping[str, str]) -> dict[str, str]:
+    """Return what was denied, by whom and why."""
+    return {
+        "tool": denial["tool"],
+        "what": clean(denial["what"], longest=SUMMARY),
+        "by": clean_name(denial["by"]),
+        "why": clean(denial["why"], longest=LONGEST_REASON),
+    }
 
 
 def _about_file(file: GivenFile) -> dict[str, Any]:

@@ -325,6 +325,7 @@ class Asks:
                 "asks": keys.ASKS,
                 "rules": keys.rules(session.sid),
                 "grants": keys.grants(session.sid),
+                "unheard": keys.unheard(session.sid),
                 **entry_keys(session),
             },
             args={
@@ -423,12 +424,31 @@ class TurnAsks:
         )
         return told.decode(), name.decode()
 
-    async def take(self, id_: str) -> tuple[State, Answered | None]:
-        """Take the answer, if there is one: from then on the agent may have heard it."""
+    async def take(self, id_: str, *, is_heard: bool) -> tuple[State, Answered | None]:
+        """Take the answer, if there is one: from then on the agent may have heard it.
+
+        `is_heard` says that it hears the reason of a denial as well.
+        """
         state, answer = await self._lease.run_fenced(
-            "take", {"ask": keys.ask(id_)}, {"turn": self._turn}
+            "take",
+            {"ask": keys.ask(id_), "unheard": keys.unheard(self._lease.sid)},
+            {"turn": self._turn, "id": id_, "is_heard": is_heard},
         )
         return state.decode(), Answered.decode(answer) if answer else None
+
+    async def unheard(self) -> list[dict[str, str]]:
+        """Return the denials of which the agent has yet to hear the reason, oldest first.
+
+        They are told in this turn, and in no later one.
+        """
+        name = {"unheard": keys.unheard(self._lease.sid)}
+        found = await self._lease.run_fenced("unheard", name, {"turn": self._turn})
+        pairs = [(orjson.loads(asked), Answered.decode(answer)) for asked, answer in found]
+        pairs.sort(key=lambda pair: pair[1].at_ms)
+        return [
+            {"tool": asked["tool"], "what": asked["what"], "by": answer.name, "why": answer.words}
+            for asked, answer in pairs
+        ]
 
     async def lapse(self, *, is_needed: bool) -> bool:
         """Wait no longer for answers; False if the turn goes on.

@@ -288,6 +288,12 @@ def grants(sid: str) -> str:
     return f"rc:grants:{{{sid}}}"
 
 
+def unheard(sid: str) -> str:
+    """Hash: the denials of which the agent has not heard the reason, each with the turn that has
+    told it since, if one has; until the next turn, as long as a record, and at least a day."""
+    return f"rc:unheard:{{{sid}}}"
+
+
 def reply_stream(provider: str, account: str) -> str:
     """Stream: what an adapter has still to deliver, oldest first; once no adapter has read it for
     an hour, at most 32 MB and 3 days."""

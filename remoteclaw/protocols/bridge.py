@@ -19,6 +19,7 @@ __all__ = [
     "SIDE_EFFECTS_FILE",
     "AttachmentStore",
     "BridgeCallbacks",
+    "Denials",
     "Effects",
     "History",
     "Newcomers",
@@ -72,6 +73,8 @@ class AttachmentStore(Protocol):
 Newcomers = Callable[[], AsyncGenerator[Entry, None]]
 #: What the tools of the turn have done so far, in all attempts at it.
 Effects = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
+#: Denials of which the agent has yet to hear the reason: `tool`, `what`, `by`, `why`.
+Denials = Callable[[], Awaitable[Sequence[Mapping[str, str]]]]
 #: The record of a conversation that the agent itself knows nothing of.
 History = Callable[[], Awaitable[Sequence[Mapping[str, str]]]]
 

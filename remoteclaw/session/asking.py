@@ -7,6 +7,7 @@ import time
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ConfigError, ErrorCategory
+from remoteclaw.fleet.asks import TurnAsks
 from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Postponement
@@ -123,6 +124,7 @@ class Asking:
                     newcomers=attempt.steering.entries if attempt.steering else None,
                     history=self.history,
                     effects=self._lease.turns.side_effects,
+                    denials=TurnAsks(self._lease, attempt.turn.id).unheard,
                     used_s=time.monotonic() - attempt.began,
                     model=self._lease.state.model,
                     workspace=workspace,

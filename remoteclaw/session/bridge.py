@@ -51,6 +51,11 @@ class SessionBridge:
         """Whether the agent takes up messages while it works."""
         return self.channel is not None and self.channel.can_steer
 
+    @property
+    def explains_denial(self) -> bool:
+        """Whether the agent hears the reason of a denial with it."""
+        return self.channel is not None and self.channel.explains_denial
+
     async def aclose(self) -> None:
         """End an agent that is not parked, and wait for the hooks of turns that are over."""
         await self.keeper.abandon()

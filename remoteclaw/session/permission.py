@@ -73,8 +73,13 @@ class Permissions:
         files: SessionFiles,
         *,
         abort: asyncio.Event,
+        explains_denial: bool,
     ) -> None:
-        """`abort` stops the turn."""
+        """`abort` stops the turn.
+
+        An agent that `explains_denial` hears why it was denied a tool.
+        """
+        self._explains_denial = explains_denial
         self._lease = lease
         self._turn = turn
         self._config = config
@@ -189,7 +194,7 @@ class Permissions:
                     return Decision("deny", TOO_MANY)
                 self._open[event.id] = name
             try:
-                if answer := await self._answer(name):
+                if answer := await self._answer(name, is_question=request.is_question):
                     return answer
             finally:
                 self._open.pop(event.id, None)
@@ -234,8 +239,9 @@ class Permissions:
             how=how,
         )
 
-    async def _answer(self, name: str) -> Answered | None:
+    async def _answer(self, name: str, *, is_question: bool) -> Answered | None:
         """Wait for the answer, as long as the turn may wait; None if Redis has lost the request."""
+        is_heard = is_question or self._explains_denial
         news = asyncio.Event()
         self._news.add(news)
         needed = asyncio.create_task(self._lease.needed())
@@ -243,7 +249,7 @@ class Permissions:
             async with asyncio.timeout(self._approvals.hold_s) as hold:
                 while True:
                     news.clear()
-                    state, answer = await self._asks.take(name)
+                    state, answer = await self._asks.take(name, is_heard=is_heard)
                     if answer and state == "given":
                         return answer
                     if state == "gone":
@@ -265,7 +271,7 @@ class Permissions:
             if not hold.expired():
                 raise
             await self._asks.lapse(is_needed=False)
-            state, answer = await self._asks.take(name)
+            state, answer = await self._asks.take(name, is_heard=is_heard)
             if answer and state == "given":  # it came in the last moment
                 return answer
         finally:

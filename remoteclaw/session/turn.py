@@ -169,7 +169,14 @@ class TurnRunner:
             behind=[entry for entry in waiting if entry.id not in {e.id for e in entries}],
             known=max(ids, key=stream_order),
         )
-        permissions = Permissions(lease, turn, self._config, bridge.files, abort=attempt.abort)
+        permissions = Permissions(
+            lease,
+            turn,
+            self._config,
+            bridge.files,
+            abort=attempt.abort,
+            explains_denial=bridge.explains_denial,
+        )
         if permissions.can_ask:
             attempt.permissions = permissions
         if takes_newcomers(turn, attempt.behind, attempt.queue, can_steer=bridge.can_steer):

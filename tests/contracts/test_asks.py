@@ -60,6 +60,7 @@ async def test_what_people_answer_is_what_it_does(agent: Stack) -> None:
     denied = await agent.append("SHELL:echo first >> made")
     await answered(agent, await asked(agent), "deny", "not today")
     told = said(await agent.outcome(denied))
+    told_later = said(await agent.outcome(await agent.append("ECHO")))
 
     always = await agent.append("SHELL:echo second >> made")
     await answered(agent, await asked(agent), "conversation")
@@ -79,8 +80,9 @@ async def test_what_people_answer_is_what_it_does(agent: Stack) -> None:
     assert (await agent.outcome(stopped)).status == "stopped"
 
     runtime = load_config(agent.home.config_file, {}).agents["main"].runtime
-    # The others are told no reason: what they are answered has no place for it.
+    # What the others are answered has no place for a reason: they hear it with the next message.
     assert ("not today" in told) == (runtime == "claude")
+    assert ("not today" in told_later) == (runtime != "claude")
     (made,) = agent.home.path.rglob("made")
     if runtime in ("gemini", "opencode"):  # the rest is of no CLI: two are enough
         assert made.read_text().split() == ["first", "second", "second"]

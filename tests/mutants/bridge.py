@@ -329,4 +329,10 @@ MUTANTS = (
         test="test_a_plan_is_shown_as_it_is",
         within="_text",
     ),
+    Mutant(
+        "a reason that is lost with a command",
+        before="if run.denials and not self._is_command(run)",
+        after="if run.denials",
+        test="test_a_command_is_sent_bare_and_the_instructions_come_later",
+    ),
 )

@@ -334,4 +334,10 @@ MUTANTS = (
         'return Decision("deny", CHANGE_PLAN.format(name=name, why=answer.words))',
         test="test_a_plan_is_changed_as_often_as_people_say_so",
     ),
+    Mutant(
+        "a reason that codex hears twice, for its question and later",
+        before="is_heard = is_question or self._explains_denial",
+        after="is_heard = self._explains_denial",
+        test="test_the_real_codex_hears_a_number_and_own_words",
+    ),
 )

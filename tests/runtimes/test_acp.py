@@ -664,12 +664,20 @@ while True:
     answer(prompt, stopReason='end_turn')
     prompt = asked('session/prompt')
 """
+    asked_for: list[int] = []
+
+    async def denials() -> list[dict[str, str]]:
+        asked_for.append(1)
+        return [{"tool": "Bash", "what": "rm", "by": "Ada", "why": "no"}]
+
     command = acp_script(directory, body)
     session = SessionKey.of(message("hello"), agent="main")
     entry = Entry("1-0", message("/memory show"), is_command=True)
     async with agent_bridge(home, "acp", command=command) as (bridge, *_):
-        first = await bridge.handle(Turn(session, (entry,)))
-        second = await bridge.handle(message("hello"))
+        first = await bridge.handle(Turn(session, (entry,)), denials=denials)
+        assert not asked_for
+        second = await bridge.handle(message("hello"), denials=denials)
 
     assert said(first) == ["/memory show"]
+    assert '"denied":[{"tool":"Bash","what":"rm","by":"Ada","why":"no"}]' in "".join(said(second))
     assert "You are running inside RemoteClaw" in said(second)[0]

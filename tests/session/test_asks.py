@@ -87,6 +87,71 @@ async def test_a_denial_has_a_reason_and_the_first_answer_counts(agent: Stack) -
     assert "touch x no" in said(await agent.outcome(accepted))
 
 
+@pytest.fixture
+async def hearing(stack: Stack, directory: Path) -> Stack:
+    """A stack whose agent first says of which denials it hears only now."""
+    heard = (
+        "header = [word for word in words if word.startswith('[remoteclaw {')][-1]\n"
+        "    text(json.dumps(json.loads(header[len('[remoteclaw '):-1]).get('denied')))"
+    )
+    body = BODY.replace("text('I try.')", heard)
+    stack.agent = {"runtime": "acp", "command": list(acp_script(directory, body))}
+    stack.configure(stack.agent)
+    return stack
+
+
+async def heard(stack: Stack, text: str, *, is_cut_off: bool = False) -> Any:
+    """Send a message, allow what the agent asks for, and return of which denials it has heard."""
+    accepted = await stack.append(text)
+    task = drain(stack, accepted)
+    request = await open_request(stack)
+    if is_cut_off:
+        task.cancel()
+        await asyncio.wait((task,))
+        await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
+        task = drain(stack, accepted)
+    await answered(stack, request, "once")
+    await task
+    told = said(await stack.outcome(accepted)).split("\n\n")
+    return orjson.loads(next(part for part in told if part.startswith(("null", "["))))
+
+
+async def denied(stack: Stack, text: str, why: str, *, is_late: bool = False) -> Accepted:
+    """Send a message, and deny what the agent asks for."""
+    accepted = await stack.append(text)
+    task = drain(stack, accepted)
+    request = await open_request(stack)
+    if is_late:
+        await sooner(stack, request)
+        await task
+    await answered(stack, request, "deny", words=why)
+    await task
+    return accepted
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["in time", "late"])
+async def test_a_reason_comes_with_the_next_prompt_once(hearing: Stack, is_late: bool) -> None:
+    hearing.configure(hearing.agent, approvals={"hold_s": 5})
+    await denied(hearing, "touch x", "not now", is_late=is_late)
+
+    told = [{"tool": "a tool", "what": "touch x", "by": "alice", "why": "not now"}]
+    assert await heard(hearing, "touch y", is_cut_off=True) == told
+    assert await heard(hearing, "touch z") is None
+
+
+async def test_a_denial_without_a_reason_is_not_told_again(hearing: Stack) -> None:
+    await denied(hearing, "touch x", "")
+
+    assert await heard(hearing, "touch y") is None
+
+
+async def test_a_reason_is_for_its_conversation(hearing: Stack) -> None:
+    await denied(hearing, "touch x", "not now")
+    await answer(hearing, "/new")
+
+    assert await heard(hearing, "touch y") is None
+
+
 async def test_what_is_allowed_for_the_conversation_is_asked_once(agent: Stack) -> None:
     for _ in range(2):  # the second turn has a process of its own
         accepted = await agent.append("touch x")
@@ -545,7 +610,9 @@ async def test_what_is_taken_back_while_it_is_asked_does_not_wait(stack: Stack) 
     entry = decode_entry(*(await lease.entries())[0])
     turn = Turn(session=accepted.session, entries=(entry,))
     files = SessionFiles(fleet.blobs, lease)
-    permissions = Permissions(lease, turn, config, files, abort=asyncio.Event())
+    permissions = Permissions(
+        lease, turn, config, files, abort=asyncio.Event(), explains_denial=False
+    )
     failpoint = proxy.arm("ask", "after")
     event = PermissionEvent("r", "Bash", {"command": "touch x"}, shown="touch x")
     deciding = asyncio.create_task(permissions.decide(event))
@@ -732,7 +799,8 @@ async def test_a_lost_lease_neither_asks_nor_takes(stack: Stack) -> None:
         kept = replace(request, id="another2")
         for step in (
             lost.ask(kept, digest="", rule="", is_again=False, hold_ms=1, keep_ms=1, shown=None),
-            lost.take(request.id),
+            lost.take(request.id, is_heard=False),
+            lost.unheard(),
         ):
             with pytest.raises(LeaseLost):
                 await step

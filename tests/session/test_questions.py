@@ -81,6 +81,13 @@ async def test_the_real_codex_hears_a_number_and_own_words(
         "look": {"answers": ["like the sea"]},
     }
 
+    accepted = await stack.append(f"TOOL:request_user_input:{json.dumps({'questions': asked})}")
+    await answered(stack, await open_request(stack), "deny", words="guess")
+    told = said(await stack.outcome(accepted))
+    assert "(No answer, says RemoteClaw: alice does not answer this question: Which DB?" in told
+    assert "They say: guess" in told
+    assert "guess" not in said(await stack.outcome(await stack.append("ECHO")))
+
 
 async def test_the_real_claude_is_told_where_nobody_can_be_asked(
     stack: Stack, claude: AgentCli

@@ -1,7 +1,7 @@
 -- Answer a request: the first answer counts. A turn that waits hears it; else what was allowed passes once, and the
 -- session is woken to go on.
 -- uses: replies, asks, entries
--- keys: ask, asks, state, inbound, active, sessions, rules, grants
+-- keys: ask, asks, state, inbound, active, sessions, rules, grants, unheard
 -- args: id, answer, by, message, verdict, remembered, words, sid, entry, grace_ms, outcomes, session_key, lane, bell
 --   by: who answers, and what, as one name: the same again is the same answer
 --   message: the platform's id of the message that answers, if one does
@@ -26,6 +26,10 @@ keep_ask(keys.ask)
 if args.verdict == 'conversation' or args.verdict == 'edits' then
   redis.call('HSET', keys.rules, args.verdict == 'edits' and 'edits' or rule, args.remembered)
   redis.call('PEXPIRE', keys.rules, redis.call('HGET', keys.ask, 'keep_ms'))
+end
+if args.verdict == 'deny' and cjson.decode(args.answer).words ~= '' then
+  redis.call('HSET', keys.unheard, args.id, '')
+  redis.call('PEXPIRE', keys.unheard, redis.call('HGET', keys.ask, 'keep_ms'))
 end
 tell_closed(keys.ask, args.words)
 if state == 'open' then

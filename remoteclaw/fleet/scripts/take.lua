@@ -1,7 +1,8 @@
 -- Take the answer to a request, before the agent hears of it: from here on, what was asked for may have been done.
 -- uses: replies, asks
--- keys: state, ask
--- args: epoch, turn
+-- keys: state, ask, unheard
+-- args: epoch, turn, id, is_heard
+--   is_heard: whether the agent hears with it what people say
 -- → state, `gone` if there is no record, answer as JSON or nothing
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
@@ -13,4 +14,5 @@ if state == 'answered' then
   redis.call('HSET', keys.ask, 'state', state, 'given', attempt, 'given_turn', turn)
   keep_ask(keys.ask)
 end
+if state == 'given' and args.is_heard == '1' then redis.call('HDEL', keys.unheard, args.id) end
 return {state or 'gone', answer or ''}
