@@ -287,7 +287,7 @@ MUTANTS = (
     ),
     Mutant(
         "an answer in the last moment that is lost",
-        before="is_needed=False)\nstate, answer = await self._asks.take(name)",
+        before="is_needed=False)\nstate, answer = await self._asks.take(name, is_heard=is_heard)",
         after='is_needed=False)\nstate, answer = "lapsed", None',
         test="test_a_click_in_the_moment_of_the_deadline_counts_once[lapse]",
     ),
