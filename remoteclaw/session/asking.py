@@ -124,7 +124,7 @@ class Asking:
                     newcomers=attempt.steering.entries if attempt.steering else None,
                     history=self.history,
                     effects=self._lease.turns.side_effects,
-                    denials=TurnAsks(self._lease, attempt.turn.id).unheard,
+                    denials=TurnAsks(self._lease, attempt.batch.turn).unheard,
                     used_s=time.monotonic() - attempt.began,
                     model=self._lease.state.model,
                     workspace=workspace,
