@@ -22,9 +22,11 @@ from remoteclaw.host.terminal import one_line
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.asks import Request, Verdict
+    from remoteclaw.fleet.outcomes import Step
 
-__all__ = ["asks"]
+__all__ = ["asked_in", "asks"]
 
+HEADS = ("REQUEST", "STATE", "AGE", "UNTIL", "SESSION", "AGENT", "TOOL")
 #: How much of what would be done is in a list, in characters.
 MOST_LISTED = 120
 
@@ -47,8 +49,8 @@ async def list_asks(fleet: "Fleet", is_all: bool, as_json: bool) -> None:
         await (fleet.asks.all() if is_all else fleet.asks.waiting()),
         as_json=as_json,
         plain=_plain,
-        heads=("REQUEST", "STATE", "AGE", "UNTIL", "SESSION", "AGENT", "TOOL", "WHAT"),
-        row=_row,
+        heads=(*HEADS, "ANSWER", "WHAT") if is_all else (*HEADS, "WHAT"),
+        row=lambda request: _row(request, is_all=is_all),
         narrows="WHAT",
         empty="No agent has asked for anything." if is_all else "No request waits for an answer.",
     )
@@ -73,7 +75,9 @@ def _plain(request: "Request") -> dict[str, Any]:
     }
 
 
-def _row(request: "Request") -> tuple[object, ...]:
+def _row(request: "Request", *, is_all: bool) -> tuple[object, ...]:
+    answer = request.answer
+    answered = f"{answer.verdict}, by {answer.by}" if answer else ""
     return (
         request.id,
         request.state,
@@ -82,8 +86,28 @@ def _row(request: "Request") -> tuple[object, ...]:
         request.session.sid[:8],
         request.session.agent,
         request.tool,
+        *((answered,) if is_all else ()),
         one_line(request.what, most=MOST_LISTED),
     )
+
+
+async def asked_in(fleet: "Fleet", sid: str, turn: str | None) -> "list[Step]":
+    """Return what people were asked for in a turn, and what came of it, as steps of its trace."""
+    from remoteclaw.fleet.outcomes import Step
+
+    steps = []
+    for one in await fleet.asks.all():
+        if (one.session.sid, one.turn) != (sid, turn):
+            continue
+        what = f"{one.id} {one.tool}: {one_line(one.what, most=MOST_LISTED)}"
+        steps.append(Step(one.asked_ms, "asked", None, what))
+        if answer := one.answer:
+            words = f": {one_line(answer.words, most=MOST_LISTED)}" if answer.words else ""
+            told = f"{one.id} {answer.verdict}, by {answer.by}{words}"
+            steps.append(Step(answer.at_ms, "answered", None, told))
+        if one.ended_ms and one.state not in ("answered", "given"):
+            steps.append(Step(one.ended_ms, one.state, None, one.id))
+    return steps
 
 
 @asks.command("show")

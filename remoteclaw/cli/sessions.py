@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.access import load, on_fleet, with_fleet
+from remoteclaw.cli.asks import asked_in
 from remoteclaw.cli.completion import complete_sessions
 from remoteclaw.cli.output import age, clock, echo, echo_json, facts, json_option, listing
 from remoteclaw.cli.usage import cost_of, in_words
@@ -312,7 +313,7 @@ async def queue_of_session(
 @json_option
 @with_fleet
 async def trace_message(fleet: "Fleet", what: str, as_json: bool) -> None:
-    """Show every state that a message passed through, with times.
+    """Show every state that a message passed through, and what people were asked for, with times.
 
     WHAT is a message's reference, as errors name it, or a session: then its newest message. Or it
     is a message of RemoteClaw's own in a chat, as telegram/default/CHAT/MESSAGE: then what that
@@ -323,20 +324,22 @@ async def trace_message(fleet: "Fleet", what: str, as_json: bool) -> None:
     if outcome is None:
         raise NotFound(f"Nothing is known of message {what!r} any more.")
     view = await fleet.sessions.view(sid)
+    asked = await asked_in(fleet, sid, outcome.turn)
+    steps = sorted((*outcome.steps, *asked), key=lambda step: step.at_ms)
     if as_json:
         told = {
             "reference": f"{sid[:8]}-{entry_id}",
             "session": str(view.key) if view else None,
             "status": outcome.status,
-            "steps": [asdict(step) for step in outcome.steps],
+            "steps": [asdict(step) for step in steps],
             "usage": outcome.usage.plain() if outcome.usage else None,
             "error": outcome.error,
         }
         echo_json(told)
         return
     echo(f"{sid[:8]}-{entry_id}  {outcome.status}  {view.key if view else ''}")
-    first = outcome.steps[0].at_ms
-    for step in outcome.steps:
+    first = steps[0].at_ms
+    for step in steps:
         attempt = f"attempt {step.attempt}" if step.attempt else ""
         words = f"{clock(step.at_ms, milliseconds=True)}  {step.at_ms - first:>8} ms"
         line = f"  {words}  {step.name:<10} {attempt:<10} {one_line(step.detail)}"

@@ -1,6 +1,7 @@
 """Requests of agents at the command line: the operator sees each whole, and answers it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,13 @@ async def test_a_request_that_is_closed_is_found_with_who_has_answered(agent: St
     assert "touch x no" in said(await agent.outcome(accepted))
 
     assert run(agent, "asks", "list").stdout == "No request waits for an answer.\n"
-    assert request.id in run(agent, "asks", "list", "--all").stdout
+    listed = run(agent, "asks", "list", "--all").stdout
+    assert re.search(f"{request.id} +given .* a tool +deny, by operator +touch x\n", listed)
+    traced = run(agent, "sessions", "trace", str(accepted.session)).stdout
+    assert re.search(f" ms +asked +{request.id} a tool: touch x\n", traced)
+    assert re.search(f" ms +answered +{request.id} deny, by operator: not now\n", traced)
+    names = re.findall(r"^ .* ms  (\w+)", traced, re.MULTILINE)
+    assert names.index("begun") < names.index("asked") < names.index("finished")
     shown = run(agent, "asks", "show", request.id).stdout
     assert "answer   deny, by operator at " in shown
     assert "because  not now\n" in shown

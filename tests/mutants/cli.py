@@ -173,4 +173,16 @@ MUTANTS = (
         after="import click; click.echo(found.what)",
         test="test_no_command_passes_on_what_a_terminal_obeys",
     ),
+    Mutant(
+        "a trace that does not tell who has answered",
+        before="if answer := one.answer:",
+        after="if answer := None:",
+        test="test_a_request_that_is_closed_is_found_with_who_has_answered",
+    ),
+    Mutant(
+        "a trace with the requests of other turns",
+        before="if (one.session.sid, one.turn) != (sid, turn):",
+        after="if (one.session.sid, one.turn) == (sid, turn):",
+        test="test_a_request_that_is_closed_is_found_with_who_has_answered",
+    ),
 )

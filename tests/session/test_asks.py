@@ -557,7 +557,7 @@ async def test_a_card_that_no_adapter_reads_leaves_its_file_to_the_request(agent
     await task
 
     assert len(await cards(agent)) == 0
-    assert (await agent.fleet.asks.whole(request)).endswith("x x .")
+    assert len(await agent.fleet.asks.whole(request)) > 200_000
 
 
 async def test_words_of_an_agent_are_no_card(several: Stack) -> None:
