@@ -99,6 +99,8 @@ class ClaudeRuntime(BaseRuntime):
         argv = [*spec.command, "-p", "--verbose", "--include-partial-messages"]
         argv += ["--input-format", "stream-json", "--output-format", "stream-json"]
         argv += ["--permission-prompt-tool", "stdio", "--replay-user-messages"]
+        # The user may have claude ask less in a terminal of their own (`defaultMode`).
+        argv += ["--permission-mode", "default"]
         # Settings of a workspace only if it is trusted: its hooks run regardless of permissions.
         argv += [f"--setting-sources={'user,project,local' if spec.trust_workspace else 'user'}"]
         if session_id:

@@ -326,4 +326,10 @@ MUTANTS = (
         after="if False:",
         test="test_nobody_approves_where_nobody_can_be_asked",
     ),
+    Mutant(
+        "a user's own mode that decides instead of a person",
+        before='argv += ["--permission-mode", "default"]',
+        after="",
+        test="test_the_real_claude_plans_and_follows",
+    ),
 )

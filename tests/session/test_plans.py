@@ -283,8 +283,13 @@ async def test_nobody_approves_where_nobody_can_be_asked(
     assert [payload.text for payload in result.payloads] == [answer]
 
 
-async def test_the_real_claude_plans_and_follows(stack: Stack, claude: AgentCli) -> None:
-    stack.configure(claude.config())
+async def test_the_real_claude_plans_and_follows(
+    stack: Stack, claude: AgentCli, directory: Path
+) -> None:
+    settings = directory / "settings.json"  # what its user does without being asked
+    settings.write_text(json.dumps({"permissions": {"defaultMode": "acceptEdits"}}))
+    env = {**claude.env, "CLAUDE_CONFIG_DIR": str(directory)}
+    stack.configure(claude.config(env=env))
     await stack.start_worker()
     planning = await stack.fleet.inbound.append(
         message("/plan SHELL:touch made"), agent="main", lane="agents", is_command=True
