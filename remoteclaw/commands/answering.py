@@ -247,6 +247,8 @@ async def in_passing(text: str, asked: Asked) -> Answer | None:
         if takes_words and request.shown and request.shown == asked.reply_to:
             return await _tell(asked, request, *(_numbered(request, text) or ("words", text)))
     if is_number and len(here.waiting) == 1 and (meant := _numbered(here.waiting[0], text)):
+        if here.is_over:
+            return None
         if here.is_unclear:
             return Answer(here.which)
         return await _tell(asked, here.waiting[0], *meant)
@@ -261,17 +263,25 @@ class _Here:
     again: Request | None
     """The one that the message has answered already: it is read twice after a crash."""
     is_unclear: bool
-    """Whether another one has just ended, and not by this person: they may mean that."""
+    """Whether another one has just ended, and not by this person, or the agent has said more since:
+    they may mean that."""
+    is_over: bool
+    """Whether a newer turn has begun: a number is for its agent."""
 
     @classmethod
     async def of(cls, asked: Asked) -> "_Here":
         found = await asked.fleet.asks.newest(asked.session.sid)
         who, since_ms = person(asked.session.provider, asked.sender), now_ms() - UNCLEAR_MS
         ended = [one for one in found if one.ended_ms > since_ms and not one.is_waiting]
+        waiting = [one for one in found if one.is_waiting]
+        is_said = is_over = False
+        if len(waiting) == 1:
+            is_said, is_over = await asked.fleet.asks.said_since(waiting[0])
         return cls(
-            [one for one in found if one.is_waiting],
+            waiting,
             next((one for one in found if asked.id and one.message == asked.id), None),
-            any(one.answer is None or one.answer.by != who for one in ended),
+            is_said or any(one.answer is None or one.answer.by != who for one in ended),
+            is_over,
         )
 
     @property

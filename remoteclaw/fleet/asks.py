@@ -124,6 +124,8 @@ class Request:
     answer: Answered | None = None
     message: str = ""
     """The platform's id of the message that has answered it, if one has."""
+    waits_ms: int = 0
+    """Since when the attempt waits that wants it."""
     ended_ms: int = 0
     """When it was answered or closed."""
 
@@ -143,6 +145,7 @@ class Request:
             answer=Answered.decode(answer) if answer else None,
             shown=fields.get(b"shown", b"").decode(),
             message=fields.get(b"message", b"").decode(),
+            waits_ms=int(fields.get(b"waits_ms") or 0),
             ended_ms=int(fields.get(b"closed_ms") or fields.get(b"answered_ms") or 0),
         )
 
@@ -273,6 +276,14 @@ class Asks:
         """Return those, and what was asked for in the session's newest turn, oldest first."""
         client = self._scripts.client
         return await self._read(await self._scripts.call(client.zrange, keys.asked(sid), 0, -1))
+
+    async def said_since(self, request: Request) -> tuple[bool, bool]:
+        """Return whether the agent has said more since, and whether a newer turn has begun."""
+        name, fields = keys.state(request.session.sid), ("turn", "finished_turn", "said_ms")
+        client = self._scripts.client
+        turn, finished, said_ms = await self._scripts.call(client.hmget, name, fields)
+        is_over = (turn or finished or b"").decode() != request.turn
+        return int(said_ms or 0) > request.waits_ms, is_over
 
     async def _read(self, ids: Sequence[bytes]) -> list[Request]:
         client = self._scripts.client

@@ -112,6 +112,18 @@ MUTANTS = (
         test="test_a_number_for_what_has_just_ended_allows_nothing_else",
     ),
     Mutant(
+        "a number for what an agent has made look like a request",
+        before="is_said or any(",
+        after="any(",
+        test="test_a_number_is_not_for_what_the_agent_has_written_over[words]",
+    ),
+    Mutant(
+        "a number that is taken from a newer turn",
+        before="if here.is_over:",
+        after="if False:",
+        test="test_a_number_is_not_for_what_the_agent_has_written_over[words]",
+    ),
+    Mutant(
         "a question that is allowed",
         before="if request.is_question and (",
         after="if False and (",

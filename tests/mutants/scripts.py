@@ -1055,6 +1055,12 @@ MUTANTS = (
         within="answer",
     ),
     Mutant(
+        "a tool that writes over what is asked",
+        before="redis.call('HSET', keys.caller, 'said_ms', now_ms())",
+        after="",
+        test="test_a_number_is_not_for_what_the_agent_has_written_over[tool]",
+    ),
+    Mutant(
         "words of a command that pose as an answer",
         before="'%CLOSING-' .. string.sub(ask, #'rc:ask:' + 1) .. '%'",
         after="'%CLOSING'",

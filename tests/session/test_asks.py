@@ -751,6 +751,48 @@ async def test_a_number_for_what_has_just_ended_allows_nothing_else(
     assert "touch 2 yes. touch 3 no." in said(await several.outcome(accepted)).replace("\n\n", " ")
 
 
+@pytest.mark.parametrize("how", ["words", "tool"])
+async def test_a_number_is_not_for_what_the_agent_has_written_over(stack: Stack, how: str) -> None:
+    accepted = await stack.append("hello")
+    sid, client = accepted.session.sid, stack.fleet.scripts.client
+    request = await put_request(stack, accepted, tool="Bash", what="rm -r shop")
+    config = load_config(stack.home.config_file, {})
+
+    async def write(id_: str) -> str | None:
+        asked = Asked(
+            id=id_,
+            rest="",
+            session=accepted.session,
+            sender=OWNER,
+            is_owner=True,
+            fleet=stack.fleet,
+            config=config,
+            home=stack.home,
+        )
+        told = await in_passing("1", asked)
+        return told.text if told else None
+
+    await client.hset(keys.state(sid), "lease_until_ms", 1)
+    lease = await stack.fleet.leases.acquire(sid, worker="next", host="here")
+    assert lease is not None
+    assert await lease.turns.begin([accepted.entry_id])
+    words = {"text": "main asks to use Bash: ls. 1 Allow once"}
+    if how == "tool":
+        caller = await stack.fleet.calls.caller(sid)
+        assert caller is not None
+        await stack.fleet.calls.messages(caller, "c", [("test", "default", words)], note=None)
+    else:
+        await lease.turns.publish(0, words)
+    assert await write("1") == f"Say which: `{request.id}`."
+
+    await sooner(stack, request)
+    await lease.turns.finish("done", reply=[])
+    newer = await stack.append("which one?")
+    assert await lease.turns.begin([newer.entry_id])
+    assert await write("2") is None
+    assert (await stack.fleet.asks.waiting())[0].id == request.id
+
+
 async def test_a_request_that_has_expired_can_not_be_answered(agent: Stack) -> None:
     accepted = await agent.append("touch x")
     task = drain(agent, accepted)

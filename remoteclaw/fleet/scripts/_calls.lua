@@ -46,6 +46,7 @@ local function end_call(keys, args, ...)
   local result = table.concat({...}, '\n')
   for what, number in pairs(args.sends or {}) do redis.call('HINCRBY', keys.sent, what, number) end
   if args.sends and redis.call('PTTL', keys.sent) < 0 then redis.call('PEXPIRE', keys.sent, HOUR_MS) end
+  if args.sends and args.sends.sent_messages > 0 then redis.call('HSET', keys.caller, 'said_ms', now_ms()) end
   redis.call('SET', keys.call, result, 'PX', args.call_ms)
   if args.note then
     redis.call('RPUSH', keys.side_effects, args.note)

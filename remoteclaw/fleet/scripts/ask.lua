@@ -42,7 +42,7 @@ for _, id in ipairs(asked_of(args.sid)) do
     if adopted_by == args.id then return {'open', id} end  -- said before
     local is_known = state == 'answered' or (state == 'given' and args.is_harmless == '1')
     if of == turn and by ~= attempt and (is_known or state == 'open' or state == 'lapsed') then
-      redis.call('HSET', ask, 'attempt', attempt, 'adopted_by', args.id)
+      redis.call('HSET', ask, 'attempt', attempt, 'adopted_by', args.id, 'waits_ms', now)
       if not is_known then
         redis.call('HSET', ask, 'state', 'open', 'until_ms', now + args.hold_ms)
         redis.call('ZADD', keys.asks, now + args.hold_ms, id)
@@ -62,7 +62,7 @@ for position = #lapsed, math.max(1, args.most - open), -1 do
   close_ask(lapsed[position], 'expired', 'Nobody answered, and the agent has asked for more since.')
 end
 redis.call('HSET', keys.ask, 'state', 'open', 'sid', args.sid, 'turn', turn, 'attempt', attempt, 'digest', args.digest,
-  'rule', args.rule, 'request', args.request, 'asked_ms', now, 'until_ms', now + args.hold_ms, 'keep_ms', args.keep_ms)
+  'rule', args.rule, 'request', args.request, 'asked_ms', now, 'waits_ms', now, 'until_ms', now + args.hold_ms, 'keep_ms', args.keep_ms)
 redis.call('ZADD', keys.asks, now + args.hold_ms, args.id)
 redis.call('ZADD', keys.asked, now, args.id)
 redis.call('PEXPIRE', keys.asked, VALID_MS + args.keep_ms)

@@ -11,5 +11,5 @@ end
 local published, index = tonumber(running[3]), tonumber(args.index)
 if index < published then return 0 end
 put_reply(keys.replies, args.payload)
-redis.call('HSET', keys.state, 'published_count', index + 1)
+redis.call('HSET', keys.state, 'published_count', index + 1, 'said_ms', now_ms())
 return 1
