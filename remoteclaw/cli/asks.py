@@ -21,7 +21,7 @@ from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.asks import Request, Verdict
+    from remoteclaw.fleet.asks import Answered, Request, Verdict
     from remoteclaw.fleet.outcomes import Step
 
 __all__ = ["asked_in", "asks"]
@@ -57,6 +57,7 @@ async def list_asks(fleet: "Fleet", is_all: bool, as_json: bool) -> None:
 
 
 def _plain(request: "Request") -> dict[str, Any]:
+    answer = request.answer
     return {
         "id": request.id,
         "session": str(request.session),
@@ -71,8 +72,15 @@ def _plain(request: "Request") -> dict[str, Any]:
         "state": request.state,
         "asked_ms": request.asked_ms,
         "until_ms": request.until_ms if request.can_pass else None,
-        "answer": asdict(request.answer) if request.answer else None,
+        "answer": {**asdict(answer), "words": _words(answer)} if answer else None,
     }
+
+
+def _words(answer: "Answered") -> str:
+    """Return what somebody has answered: it may be a key that an agent has asked for."""
+    from remoteclaw.bridge.scrubber import Scrubber
+
+    return Scrubber().text(answer.words, len(answer.words))
 
 
 def _row(request: "Request", *, is_all: bool) -> tuple[object, ...]:
@@ -102,7 +110,7 @@ async def asked_in(fleet: "Fleet", sid: str, turn: str | None) -> "list[Step]":
         what = f"{one.id} {one.tool}: {one_line(one.what, most=MOST_LISTED)}"
         steps.append(Step(one.asked_ms, "asked", None, what))
         if answer := one.answer:
-            words = f": {one_line(answer.words, most=MOST_LISTED)}" if answer.words else ""
+            words = f": {one_line(_words(answer), most=MOST_LISTED)}" if answer.words else ""
             told = f"{one.id} {answer.verdict}, by {answer.by}{words}"
             steps.append(Step(answer.at_ms, "answered", None, told))
         if one.ended_ms and one.state not in ("answered", "given"):
@@ -133,7 +141,7 @@ async def show_ask(fleet: "Fleet", request: str, as_json: bool) -> None:
             "state": found.state,
             "until": clock(found.until_ms) if found.can_pass else "",
             "answer": answer and f"{answer.verdict}, by {answer.by} at {clock(answer.at_ms)}",
-            "because": answer and answer.words,
+            "because": answer and _words(answer),
         }
     )
     echo("")

@@ -179,7 +179,7 @@ def archive(sid: str) -> str:
 
 def blob(sid: str, name: str) -> str:
     """String: the content of a file; an hour until a message names it, then until the outcome
-    or the receipt."""
+    or the receipt; that of a request to people as long as the request."""
     return f"{blob_prefix(sid)}{name}"
 
 

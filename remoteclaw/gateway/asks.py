@@ -1,7 +1,8 @@
 """Requests to people as clients of the gateway are shown them."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
+from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.fleet.asks import Request
 from remoteclaw.tools.asks import Answered, Ask
 
@@ -9,7 +10,9 @@ __all__ = ["shown"]
 
 
 def shown(request: Request) -> Ask:
-    """Return a request as clients read it."""
+    """Return a request as clients read it, without the keys that people may have answered with."""
+    answer = request.answer
+    words = Scrubber().text(answer.words, len(answer.words)) if answer else ""
     return Ask(
         id=request.id,
         session_key=str(request.session),
@@ -24,5 +27,5 @@ def shown(request: Request) -> Ask:
         state=request.state,
         asked_ms=request.asked_ms,
         until_ms=request.until_ms if request.can_pass else None,
-        answer=Answered(**asdict(request.answer)) if request.answer else None,
+        answer=Answered(**asdict(replace(answer, words=words))) if answer else None,
     )

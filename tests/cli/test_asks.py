@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.asks import BODY, QUESTIONS, next_request, open_request, put_request
+from remoteclaw.gateway.asks import shown as gateway_shown
+from tests.support.asks import BODY, QUESTIONS, answered, next_request, open_request, put_request
 from tests.support.bridges import acp_script, claude_script
 from tests.support.cli import refused, run
 from tests.support.stack import Stack, said
@@ -98,3 +99,23 @@ async def test_the_operator_answers_questions_by_number_and_in_own_words(
     told = said(await stack.outcome(accepted))
     answers = json.loads(told[told.index("{") :])
     assert answers == {"Which DB?": "SQLite", "Which colours?": "like the sea"}
+
+
+async def test_a_key_that_somebody_answers_with_is_in_no_list(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    request = await put_request(stack, accepted, tool="Ask", what="Which key?", choices=("none",))
+    key = f"sk-{'a1B2' * 6}"
+    await answered(stack, request, "words", words=f"it is {key}")
+
+    found = await stack.fleet.asks.find(request.id)
+    assert found is not None
+    assert found.answer is not None
+    assert key in found.answer.words  # the agent needs it
+    for words in (
+        ("asks", "show", request.id),
+        ("asks", "list", "--all", "--json"),
+        ("sessions", "trace", str(accepted.session)),
+    ):
+        told = run(stack, *words).stdout
+        assert (key in told, "it is [secret]" in told) == (False, True), words
+    assert "[secret]" in str(gateway_shown(found).answer)

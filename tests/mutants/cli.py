@@ -185,4 +185,10 @@ MUTANTS = (
         after="if (one.session.sid, one.turn) == (sid, turn):",
         test="test_a_request_that_is_closed_is_found_with_who_has_answered",
     ),
+    Mutant(
+        "a list with the keys that people have answered with",
+        before="return Scrubber().text(answer.words, len(answer.words))",
+        after="return answer.words",
+        test="test_a_key_that_somebody_answers_with_is_in_no_list",
+    ),
 )

@@ -330,4 +330,10 @@ MUTANTS = (
         after="",
         test="test_who_follows_a_session_hears_what_waits_and_what_is_asked",
     ),
+    Mutant(
+        "a program that gets the keys that people have answered with",
+        before="replace(answer, words=words)",
+        after="answer",
+        test="test_a_key_that_somebody_answers_with_is_in_no_list",
+    ),
 )
