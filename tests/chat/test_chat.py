@@ -402,20 +402,17 @@ def test_lines_are_broken_words_completed_and_bytes_that_are_no_text_sent_as_mar
 # -- what goes wrong ------------------------------------------------------------------------------
 
 
-def test_a_chat_that_is_told_to_end_leaves_the_terminal_as_it_was(home: Home) -> None:
-    with (
-        running(home),
-        Terminal.running(REMOTECLAW, "chat", env=env(home)) as screen,
-    ):
-        screen.see("›")
-        assert not screen.is_sane
-        screen.kill(signal.SIGTERM)
-        assert screen.leave() == 0
-        assert screen.is_sane
-
-
-def test_a_token_that_is_revoked_ends_a_chat_with_a_sentence(home: Home) -> None:
+def test_a_chat_ends_with_a_signal_or_a_revoked_token_and_leaves_the_terminal_as_it_was(
+    home: Home,
+) -> None:
     with running(home):
+        with Terminal.running(REMOTECLAW, "chat", env=env(home)) as screen:
+            screen.see("›")
+            assert not screen.is_sane
+            screen.kill(signal.SIGTERM)
+            assert screen.leave() == 0
+            assert screen.is_sane
+
         made = remoteclaw(home, "token", "create", "ada", "--scope", "admin").stdout
         (token,) = re.findall(r"rc\w_\w+", made)
         url = address(home)
@@ -499,6 +496,7 @@ def test_a_gateway_that_hangs_is_named_and_what_was_typed_is_answered_once(home:
         try:
             typed = time.monotonic()
             screen.type("hello\r")
+            screen.see(SIGN)
             screen.see_words("(The gateway does not answer. Trying again.)")
             assert time.monotonic() - typed < SOON_S
         finally:

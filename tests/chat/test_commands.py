@@ -1,6 +1,5 @@
 """Commands in a terminal, from the keys to what is shown."""
 
-from pathlib import Path
 from typing import Any
 
 import tomlkit
@@ -23,27 +22,6 @@ def asked_by(cli: AgentCli, *texts: str) -> list[dict[str, Any]]:
     """Return the model's first request about each of these texts."""
     requests = [request for request in cli.model.requests() if not request["is_aside"]]
     return [next(each for each in requests if each["last"].endswith(text)) for text in texts]
-
-
-def test_a_terminal_moves_to_another_agent_and_back(home: Home, directory: Path) -> None:
-    home.config_file.write_text('[agents.other]\nruntime = "demo"\n')
-    with Terminal.running(REMOTECLAW, "up", env=env(home)) as screen:
-        screen.see("›")
-        screen.type("/agent\r")
-        screen.see("• other: demo in")
-        screen.type("hello main\r")
-        screen.see("message 1 of our conversation")
-        screen.type("/agent other\r")
-        screen.see("This is the chat with other now.")
-        screen.type("hello other\r")
-        screen.see("other\nThis is RemoteClaw's demo agent.")
-        screen.type("/agent nobody\r")
-        screen.see("There is no agent 'nobody'")
-        screen.type("/agent main\r")
-        screen.see("This is the chat with main now.")
-        screen.see_match(r"\(earlier: .*\)\n+› hello main")
-        screen.type("memory\r")
-        screen.see("You said before:")
 
 
 def test_commands_of_a_chat_with_claude(home: Home, claude: AgentCli) -> None:
@@ -109,21 +87,43 @@ def takes_a_model_and_gives_it_back(screen: Terminal) -> None:
     screen.see("main\nmodelled-3")
 
 
-def test_what_the_cli_does_not_list_is_gone_on_with_from_our_record(home: Home) -> None:
-    """Where the CLI lists none: from RemoteClaw's own record. This one has no models either."""
+def test_commands_of_a_chat_with_agents_that_have_none_of_their_own(home: Home) -> None:
+    home.config_file.write_text('[agents.other]\nruntime = "demo"\n')
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as screen:
         screen.see("›")
         screen.type("/model haiku\r")
         screen.see("The agent main is run by demo, which has no models to choose from.")
-        screen.type("/resume\r")
-        screen.see("This session has no earlier conversation.")
-        screen.type("my colour is green\r")
-        screen.see("message 1 of our conversation")
-        screen.type("/new\r")
-        screen.see("A new conversation.")
-        screen.type("/resume\r")
-        screen.see("1. my colour is green, ")
-        screen.type("/resume 1\r")
-        screen.see_words("goes on from notes of my colour is green")
-        screen.type("memory\r")
-        screen.see("• my colour is green")
+        goes_on_from_our_record(screen)
+        moves_to_another_agent_and_back(screen)
+
+
+def goes_on_from_our_record(screen: Terminal) -> None:
+    """Where the CLI lists no conversations."""
+    screen.type("/resume\r")
+    screen.see("This session has no earlier conversation.")
+    screen.type("my colour is green\r")
+    screen.see("message 1 of our conversation")
+    screen.type("/new\r")
+    screen.see("A new conversation.")
+    screen.type("/resume\r")
+    screen.see("1. my colour is green, ")
+    screen.type("/resume 1\r")
+    screen.see_words("goes on from notes of my colour is green")
+    screen.type("memory\r")
+    screen.see("• my colour is green")
+
+
+def moves_to_another_agent_and_back(screen: Terminal) -> None:
+    screen.type("/agent\r")
+    screen.see("• other: demo in")
+    screen.type("/agent other\r")
+    screen.see("This is the chat with other now.")
+    screen.type("hello other\r")
+    screen.see("other\nThis is RemoteClaw's demo agent.")
+    screen.type("/agent nobody\r")
+    screen.see("There is no agent 'nobody'")
+    screen.type("/agent main\r")
+    screen.see("This is the chat with main now.")
+    screen.see_match(r"\(earlier: .*\)\n+› memory")
+    screen.type("memory\r")
+    screen.see_words("You said before:", 3)

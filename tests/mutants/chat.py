@@ -19,7 +19,7 @@ MUTANTS = (
         "a message without a sign that it is waited for",
         before="self._screen.indicator.waits(name)",
         after="pass",
-        test="test_each_message_has_a_sign_until_it_is_answered",
+        test="test_a_gateway_that_hangs_is_named_and_what_was_typed_is_answered_once",
     ),
     Mutant(
         "a message that is given up",

@@ -153,7 +153,7 @@ MUTANTS = (
         "a terminal that shows nothing any more",
         before="asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)",
         after="pass",
-        test="test_a_chat_that_is_told_to_end_leaves_the_terminal_as_it_was",
+        test="test_a_chat_ends_with_a_signal_or_a_revoked_token_and_leaves_the_terminal_as_it_was",
     ),
     Mutant(
         "a file that is read and not sent",

@@ -25,7 +25,7 @@ MUTANTS = (
         "a terminal that does not move",
         before="session=asked.chat_with(name)",
         after="session=None",
-        test="test_a_terminal_moves_to_another_agent_and_back",
+        test="test_commands_of_a_chat_with_agents_that_have_none_of_their_own",
     ),
     Mutant(
         "a program that a repository names",
@@ -55,7 +55,7 @@ MUTANTS = (
         "an earlier conversation that is chosen and not told",
         before="notes=notes,",
         after="",
-        test="test_what_the_cli_does_not_list_is_gone_on_with_from_our_record",
+        test="test_commands_of_a_chat_with_agents_that_have_none_of_their_own",
     ),
     Mutant(
         "anybody who lets others in",
