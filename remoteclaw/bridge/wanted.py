@@ -11,7 +11,7 @@ import orjson
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.events import PermissionEvent, Question
 
-__all__ = ["as_shown", "wanted"]
+__all__ = ["as_seen", "as_shown", "wanted"]
 
 #: How much is shown, in characters, and how much the whole has that goes with it as a file: the
 #: middle of what is longer is left out.
@@ -38,11 +38,11 @@ def as_shown(event: PermissionEvent, scrubber: Scrubber) -> PermissionEvent:
         return replace(event, shown=shown, whole="" if whole == shown else whole)
 
     def line(text: str) -> str:
-        return " ".join(_visible(text[: MOST // 10], scrubber).split())
+        return " ".join(as_seen(text[: MOST // 10], scrubber).split())
 
     questions = (
         Question(
-            text=_visible(asked.text, scrubber),
+            text=as_seen(asked.text, scrubber),
             header=line(asked.header),
             choices=tuple((line(label), line(meaning)) for label, meaning in asked.choices),
             is_multiple=asked.is_multiple,
@@ -57,10 +57,10 @@ def wanted(event: PermissionEvent, scrubber: Scrubber, most: int = MOST) -> str:
 
     Of a plan, return that.
     """
-    return _visible(_text(event), scrubber, most)
+    return as_seen(_text(event), scrubber, most)
 
 
-def _visible(text: str, scrubber: Scrubber, most: int = MOST) -> str:
+def as_seen(text: str, scrubber: Scrubber, most: int = MOST) -> str:
     """Return a text as people are shown it, at most so many of its characters."""
     # In this order: the scrubber drops what is hidden.
     text = _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -172,6 +172,7 @@ class Arrival:
             return Told(ELSEWHERE)
         return await answer_request(
             door.fleet,
+            door.home,
             access.config,
             request,
             verdict,

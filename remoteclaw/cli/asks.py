@@ -172,7 +172,7 @@ async def answer_ask(
         raise click.UsageError("--reason is for deny.")
     if bool(words) != (verdict == "words"):
         raise click.UsageError("--words is for `words`, which needs it.")
-    told = await answer_as_operator(fleet, load()[1], request, verdict, words or reason)
+    told = await answer_as_operator(fleet, *load(), request, verdict, words or reason)
     if told.counts:
         echo(told.text)
         return 0

@@ -1,8 +1,8 @@
 """Commands for the configuration: `config`."""
 
-import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,7 +23,7 @@ from remoteclaw.host.terminal import one_line
 if TYPE_CHECKING:
     from remoteclaw.config.edit import ConfigFile, PlannedChange
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.approvals import Approval
+    from remoteclaw.fleet.asks import Request
 
 __all__ = ["change_file", "config"]
 
@@ -106,21 +106,25 @@ def unset(key: str) -> None:
 @with_fleet
 async def approvals(fleet: "Fleet", as_json: bool) -> None:
     """List the changes of agents that wait for approval."""
-    from remoteclaw.messages import SessionKey
 
-    host = load()[0].host_id
+    def plain(one: "Request") -> dict[str, Any]:
+        change = asdict(one.change) if one.change else {}
+        return {
+            "id": one.id,
+            "session_key": str(one.session),
+            "senders": one.people,
+            "host": change["host"],
+            "patch": change["patch"],
+            "asked_ms": one.asked_ms,
+            "expires_ms": one.until_ms,
+        }
 
-    def plain(one: "Approval") -> dict[str, Any]:
-        names = ("id", "session_key", "senders", "host", "patch", "asked_ms", "expires_ms")
-        return {name: getattr(one, name) for name in names}
-
-    def row(one: "Approval") -> tuple[object, ...]:
-        sid = SessionKey.parse(one.session_key).sid[:8]
-        what = _shown(one.patch) + ("" if one.host == host else f"  (on {one.host})")
-        return one.id, clock(one.expires_ms), sid, ", ".join(one.senders), what
+    def row(one: "Request") -> tuple[object, ...]:
+        what = f"{one_line(one.what)}  (on {one.where})"
+        return one.id, clock(one.until_ms), one.session.sid[:8], ", ".join(one.people), what
 
     listing(
-        await fleet.approvals.list(),
+        [one for one in await fleet.asks.waiting() if one.change],
         as_json=as_json,
         plain=plain,
         heads=("CHANGE", "UNTIL", "SESSION", "FOR", "WHAT"),
@@ -134,15 +138,11 @@ async def approvals(fleet: "Fleet", as_json: bool) -> None:
 @with_fleet
 async def approve_change(fleet: "Fleet", change: str) -> None:
     """Apply a change that an agent has asked for. CHANGE is its id."""
-    from remoteclaw.gateway.approvals import approve
+    from remoteclaw.gateway.changes import decide
 
-    home, _ = load()
-    if waits := await fleet.approvals.find(change):
-        echo(f"The change is {_shown(waits.patch)}.")
-    done = await approve(fleet, home, change)
-    echo(f"It is done: {one_line(', '.join(done.changed))}.")
-    for line in done.needs_restart:
-        echo(f"It holds after a restart: {one_line(line)}.")
+    request = await decide(fleet, *load(), change, "once")
+    echo_text(request.what)
+    echo(request.became or "It is allowed.")
 
 
 @config.command("reject")
@@ -150,16 +150,10 @@ async def approve_change(fleet: "Fleet", change: str) -> None:
 @with_fleet
 async def reject_change(fleet: "Fleet", change: str) -> None:
     """Discard a change that an agent has asked for. CHANGE is its id."""
-    from remoteclaw.gateway.approvals import reject
+    from remoteclaw.gateway.changes import decide
 
-    home, _ = load()
-    await reject(fleet, home, change)
+    await decide(fleet, *load(), change, "deny")
     echo("It is rejected.")
-
-
-def _shown(patch: "Mapping[str, Any]") -> str:
-    """Return a change as a person reads it: in ASCII, so that no sign in it is another or none."""
-    return one_line(json.dumps(patch))
 
 
 def change_file(planned: "Callable[[ConfigFile], PlannedChange]") -> "PlannedChange":

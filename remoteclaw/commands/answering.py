@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from remoteclaw.clock import now_ms
 from remoteclaw.commands.asked import Answer, Asked
+from remoteclaw.commands.configuring import carry_out
 from remoteclaw.config.approvals import OPERATOR, may_answer
+from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.asks import Answered, Request, State, Verdict
@@ -23,6 +25,7 @@ __all__ = [
     "allow",
     "answer_as_operator",
     "answer_request",
+    "carry_out_changes",
     "chosen",
     "deny",
     "in_passing",
@@ -78,6 +81,10 @@ ENDED: dict[State, str] = {
     "void": "Nothing waits for that answer any more: the turn is over, or it was stopped.",
     "expired": "That answer comes too late: ask the agent again.",
 }
+IS_CHANGE = "That changes the configuration: answer with `/allow {id}` or `/deny {id}`."
+FOR_OWNERS = "You may not answer that: owners of this installation decide about its configuration."
+#: What is said of a change that is allowed, and that another process makes.
+SOON = "{told} {host} makes the change in a moment."
 NOT_YOURS = "You may not answer that: `[approvals] who` in the configuration says who does."
 NEEDS_ADMIN = "To answer that over the gateway needs a token with the scope admin."
 TAKEN_BACK = "What was allowed for this conversation is asked for again."
@@ -98,6 +105,7 @@ class Told:
 
 async def answer_request(
     fleet: Fleet,
+    home: Home,
     config: Config,
     request: Request,
     verdict: Verdict,
@@ -115,6 +123,10 @@ async def answer_request(
     """
     if not may_answer(config, request.session, by, request.people, is_owner=is_owner):
         return Told(NOT_YOURS)
+    if request.change and not (is_owner or by == OPERATOR):
+        return Told(FOR_OWNERS)
+    if request.change and verdict not in ("once", "deny"):
+        return Told(IS_CHANGE.format(id=request.id))
     if request.is_question and (
         verdict in ("once", "conversation") or not (words or verdict == "deny")
     ):
@@ -140,6 +152,8 @@ async def answer_request(
         going_on=going_on,
         message=message,
     )
+    if request.change and answer:
+        return await _of_change(fleet, home, request, _words(request, answer), is_first=is_done)
     if answer is None or state == "void":
         return Told(ENDED.get(state, GONE))
     told = _words(request, answer)
@@ -150,8 +164,32 @@ async def answer_request(
     return Told(told, counts=True, is_shown=True)
 
 
+async def _of_change(
+    fleet: Fleet, home: Home, request: Request, told: str, *, is_first: bool
+) -> Told:
+    """Have a change carried out that is decided, and return what became of it."""
+    now = await fleet.asks.find(request.id)
+    if now and now.state == "answered":
+        await carry_out(fleet, home, now, told)
+        now = await fleet.asks.find(request.id)
+    if now is None or now.change is None:
+        return Told(GONE)
+    became = now.became or SOON.format(told=told, host=now.change.host)
+    if not is_first:
+        return Told(f"{BEFORE} {became}")
+    is_shown = bool(now.became) and now.deliver == "channel"
+    return Told(became, counts=now.state != "void", is_shown=is_shown)
+
+
+async def carry_out_changes(fleet: Fleet, home: Home) -> None:
+    """Have the changes carried out that were decided elsewhere, or by a process that was killed."""
+    for request in await fleet.asks.changes():
+        if request.answer:
+            await carry_out(fleet, home, request, _words(request, request.answer))
+
+
 async def answer_as_operator(
-    fleet: Fleet, config: Config, id_: str, verdict: Verdict, words: str
+    fleet: Fleet, home: Home, config: Config, id_: str, verdict: Verdict, words: str = ""
 ) -> Told:
     """Answer a request on behalf of who runs the installation.
 
@@ -162,6 +200,7 @@ async def answer_as_operator(
         verdict, words = _numbered(request, words) or (verdict, words)
     return await answer_request(
         fleet,
+        home,
         config,
         request,
         verdict,
@@ -243,9 +282,11 @@ async def in_passing(text: str, asked: Asked) -> Answer | None:
         assert here.again.answer, "it has answered that"
         return await _tell(asked, here.again, here.again.answer.verdict, here.again.answer.words)
     for request in here.waiting:
-        takes_words = request.is_question or request.is_plan
-        if takes_words and request.shown and request.shown == asked.reply_to:
-            return await _tell(asked, request, *(_numbered(request, text) or ("words", text)))
+        if request.shown and request.shown == asked.reply_to:
+            takes_words = request.is_question or request.is_plan
+            meant = _numbered(request, text) or (("words", text) if takes_words else None)
+            if meant:
+                return await _tell(asked, request, *meant)
     if is_number and len(here.waiting) == 1 and (meant := _numbered(here.waiting[0], text)):
         if here.is_over:
             return None
@@ -321,6 +362,7 @@ async def _tell(asked: Asked, request: Request, verdict: Verdict, words: str) ->
         return Answer(NEEDS_ADMIN)
     told = await answer_request(
         asked.fleet,
+        asked.home,
         asked.config,
         request,
         verdict,

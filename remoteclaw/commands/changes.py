@@ -7,7 +7,6 @@ own that borrows the objects and has a copy of the index.
 
 import asyncio
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.host.process import read_beginning
+from remoteclaw.host.terminal import fenced
 
 __all__ = ["diff"]
 
@@ -137,7 +137,5 @@ def _block(text: bytes) -> str:
     is_cut = len(text) > MOST_BYTES
     shown = text[:MOST_BYTES].rpartition(b"\n")[0] if is_cut else text
     lines = shown.decode("utf-8", "replace").strip("\n")
-    longest = max(map(len, re.findall("`+", lines)), default=0)
-    fence = "`" * max(3, 1 + longest)
     rest = "\n\nThere is more: `git diff` shows all of it." if is_cut else ""
-    return f"{fence}diff\n{lines}\n{fence}{rest}"
+    return f"{fenced(lines, 'diff')}{rest}"

@@ -8,8 +8,10 @@ here is kept beside the file, as `remoteclaw.toml.bak`.
 import asyncio
 import contextlib
 import hashlib
+import json
 import os
 import stat
+import tomllib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,7 @@ from remoteclaw.config.load import backup_of, overrides, parse_config, parse_tom
 from remoteclaw.config.merge_patch import check_json, edited, json_size, merged, replacing
 from remoteclaw.config.model import Config
 from remoteclaw.config.rights import Place, differences, places
-from remoteclaw.config.secrets import redacted, without_hidden
+from remoteclaw.config.secrets import HIDDEN, redacted, without_hidden
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.host.locks import lock_soon, replace_file
 
@@ -66,6 +68,23 @@ class PlannedChange:
     def paths(self) -> tuple[str, ...]:
         """The settings that the change changes."""
         return tuple(dict.fromkeys(one.name for one in self.differences))
+
+    @property
+    def diff(self) -> str:
+        """The settings before and after it, a line each: without secrets, and in ASCII.
+
+        So no sign in it is another one, or none.
+        """
+        trees = (tomllib.loads(content.data.decode()) for content in (self.before, self.after))
+        old, new = ({place.path: value for place, value in places(Config, tree)} for tree in trees)
+        lines = []
+        for place in dict.fromkeys(self.differences):
+            is_shown = place.setting is not None and not place.setting.secret
+            for sign, values in (("-", old), ("+", new)):
+                if place.path in values:
+                    value = values[place.path] if is_shown else HIDDEN
+                    lines.append(f"{sign}{place.name} = {json.dumps(value, default=str)}")
+        return "\n".join(lines)
 
     @property
     def needs_restart(self) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Self
 
 from remoteclaw.fleet.accounts import Accounts
-from remoteclaw.fleet.approvals import Approvals
 from remoteclaw.fleet.asks import Asks
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.calls import ToolCalls
@@ -42,7 +41,6 @@ class Fleet:
     accounts: Accounts
     receipts: Receipts
     blobs: Blobs
-    approvals: Approvals
     asks: Asks
     inbound: Inbound
     leases: Leases
@@ -78,7 +76,6 @@ class Fleet:
             accounts=Accounts(scripts),
             receipts=Receipts(scripts),
             blobs=blobs,
-            approvals=Approvals(scripts),
             asks=asks,
             inbound=Inbound(scripts, waker),
             dead_letters=DeadLetters(scripts, waker),

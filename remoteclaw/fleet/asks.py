@@ -17,6 +17,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S, encode_entry, entry_args, entry_keys
+from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import Attachment, Deliver, SessionKey
@@ -25,7 +26,18 @@ from remoteclaw.protocols import Card
 if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease
 
-__all__ = ["Answered", "Asks", "Request", "State", "TurnAsks", "Verdict", "new_id", "shown_by"]
+__all__ = [
+    "Answered",
+    "Asks",
+    "Change",
+    "Request",
+    "State",
+    "TurnAsks",
+    "Verdict",
+    "new_id",
+    "record_args",
+    "shown_by",
+]
 
 #: How many requests of one session wait at once, and how many in all.
 MOST_OF_SESSION, MOST_OF_ALL = 8, 1000
@@ -59,6 +71,10 @@ PLAN = (
     ("deny", "Keep planning"),
 )
 ALL_EDITS = {"tool": "Edit", "what": "all files of the workspace"}
+#: Those to a request for a change of the configuration.
+CHANGE = (PERMISSION[0], PERMISSION[2])
+#: How long a change can be answered, in milliseconds.
+CHANGE_MS = 3600 * 1000
 
 
 def new_id() -> str:
@@ -83,6 +99,21 @@ class Answered:
     def decode(cls, text: bytes) -> Self:
         """Return an answer as Redis has it."""
         return cls(**orjson.loads(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of the configuration, exactly as it would be made."""
+
+    host: str
+    """The host whose file it changes."""
+    patch: Mapping[str, Any]
+    """The change, as a JSON merge patch."""
+    base: str
+    after: str
+    """The hashes of the file before and after it."""
+    changed: Sequence[str]
+    needs_restart: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +153,10 @@ class Request:
     until_ms: int = 0
     """Until when it can be answered, or what was granted passes, or the turn waits."""
     answer: Answered | None = None
+    change: "Change | None" = None
+    """The change of the configuration, if it is one that is asked for: no turn waits for that."""
+    became: str = ""
+    """What became of the change, in words."""
     message: str = ""
     """The platform's id of the message that has answered it, if one has."""
     waits_ms: int = 0
@@ -134,6 +169,7 @@ class Request:
         """Return a request as Redis has it."""
         told: dict[str, Any] = orjson.loads(fields[b"request"])
         answer, file = fields.get(b"answer"), told.get("file")
+        change = told.pop("change", None)
         told["session"] = SessionKey.parse(told["session"])
         told["file"] = Attachment(**file) if file else None
         return cls(
@@ -144,6 +180,8 @@ class Request:
             until_ms=int(fields[b"until_ms"]),
             answer=Answered.decode(answer) if answer else None,
             shown=fields.get(b"shown", b"").decode(),
+            change=Change(**change) if change else None,
+            became=fields.get(b"became", b"").decode(),
             message=fields.get(b"message", b"").decode(),
             waits_ms=int(fields.get(b"waits_ms") or 0),
             ended_ms=int(fields.get(b"closed_ms") or fields.get(b"answered_ms") or 0),
@@ -154,6 +192,8 @@ class Request:
         told = {name: getattr(self, name) for name in _KEPT}
         told["session"] = str(self.session)
         told["file"] = self.file.model_dump() if self.file else None
+        if self.change:
+            told["change"] = asdict(self.change)
         return orjson.dumps(told)
 
     @property
@@ -161,6 +201,8 @@ class Request:
         """The answers that can be chosen, each with its label: plain chats number them."""
         if self.is_plan:
             return tuple(each for each in PLAN if each[0] != "edits" or self.offers_edits)
+        if self.change:
+            return CHANGE
         if not self.is_question:
             return PERMISSION
         numbered = ((str(number), label) for number, label in enumerate(self.choices, 1))
@@ -216,6 +258,31 @@ def shown_by(
     closing = payload(f"{text}\n\n{CLOSING.format(id=request.id)}", ())
     files = [request.file] if request.file else []
     return stream, payload(f"{text}{how}", request.offered, *files), closing
+
+
+def record_args(
+    request: Request, shown: tuple[str, bytes, bytes] | None, *, keep_ms: int
+) -> tuple[Keys, Arguments]:
+    """Return the keys and arguments of a script that makes a request."""
+    replies, card, closing = shown or (None, None, None)
+    sid = request.session.sid
+    names: Keys = {
+        "replies": replies,
+        "ask": keys.ask(request.id),
+        "asks": keys.ASKS,
+        "asked": keys.asked(sid),
+        "file": keys.blob(sid, request.file.blob) if request.file else None,
+    }
+    return names, {
+        "id": request.id,
+        "sid": sid,
+        "request": request.encode(),
+        "keep_ms": max(keep_ms, LEAST_KEPT_MS),
+        "most": MOST_OF_SESSION,
+        "most_of_all": MOST_OF_ALL,
+        "card": card,
+        "closing": closing,
+    }
 
 
 class Asks:
@@ -315,14 +382,11 @@ class Asks:
 
         The messages that show it say `words` from then on. If no turn waits any more, the session
         is told to go on, by an entry that says `going_on` on behalf of those who asked.
+        A change is only answered by that: `made()` says what became of it.
         Whether they may answer is for the caller to know. Repeating it is harmless.
         `message` is the platform's id of the message that answers, if one does.
         """
         session = request.session
-        waking = session.message(
-            id=f"ask-{request.id}", text=going_on, from_="operator", timestamp=now_ms()
-        )
-        entry = encode_entry(waking, request.deliver, "verdict", people=request.people)
         text = orjson.dumps(asdict(answered))
         what = {"tool": request.tool, "what": request.what}
         remembered = (ALL_EDITS if answered.verdict == "edits" else what) | {
@@ -334,6 +398,7 @@ class Asks:
             keys={
                 "ask": keys.ask(request.id),
                 "asks": keys.ASKS,
+                "changes": keys.CHANGES,
                 "rules": keys.rules(session.sid),
                 "grants": keys.grants(session.sid),
                 "unheard": keys.unheard(session.sid),
@@ -347,14 +412,45 @@ class Asks:
                 "verdict": answered.verdict,
                 "remembered": orjson.dumps(remembered),
                 "words": words,
-                "lane": "agents",
                 "bell": keys.bell(session.sid),
-                **entry_args(session, entry),
+                **_waking(request, going_on),
             },
             deadline=boottime() + APPEND_S,
         )
         await self._waker.try_hint(session, queue.decode())
         return told == b"done", state.decode(), Answered.decode(answer) if answer else None
+
+    async def made(
+        self, request: Request, became: Literal["used", "denied", "void"], *, words: str, told: str
+    ) -> None:
+        """Say what became of a change that is answered, and have its session told so.
+
+        The first one who says it is believed: whoever does a change holds the lock of its file.
+        """
+        session = request.session
+        queue = await self._scripts.run(
+            "made",
+            keys={
+                "ask": keys.ask(request.id),
+                "changes": keys.CHANGES,
+                **entry_keys(session),
+            },
+            args={
+                "id": request.id,
+                "became": became,
+                "words": words,
+                "is_told": request.deliver == "channel",
+                **_waking(request, told),
+            },
+            deadline=boottime() + APPEND_S,
+        )
+        await self._waker.try_hint(session, queue.decode())
+
+    async def changes(self) -> list[Request]:
+        """Return the changes that are answered, and of which nothing became yet."""
+        client = self._scripts.client
+        found: set[bytes] = await self._scripts.call(client.smembers, keys.CHANGES)
+        return [one for one in await self._read(list(found)) if one.state == "answered"]
 
     async def rules(self, sid: str) -> list[Mapping[str, Any]]:
         """Return what is allowed for a session's conversation: `tool`, `what`, `name`, `at_ms`."""
@@ -371,6 +467,15 @@ class Asks:
     async def let_lapse(self) -> int:
         """Have requests lapse and expire whose time has come; return how many."""
         return int(await self._scripts.run("overdue", keys={"asks": keys.ASKS}, args={"most": 100}))
+
+
+def _waking(request: Request, text: str) -> Arguments:
+    """Return the arguments of the entry that wakes the session of a request."""
+    message = request.session.message(
+        id=f"ask-{request.id}", text=text, from_="operator", timestamp=now_ms()
+    )
+    entry = encode_entry(message, request.deliver, "verdict", people=request.people)
+    return {"lane": "agents", **entry_args(request.session, entry)}
 
 
 class TurnAsks:
@@ -403,34 +508,19 @@ class TurnAsks:
         has to say that it may have been done before; and "full" if too many wait.
         """
         sid = self._lease.sid
-        replies, card, closing = shown or (None, None, None)
+        names, args = record_args(request, shown, keep_ms=keep_ms)
         told, name = await self._lease.run_fenced(
             "ask",
+            {**names, "rules": keys.rules(sid), "grants": keys.grants(sid)},
             {
-                "replies": replies,
-                "ask": keys.ask(request.id),
-                "asks": keys.ASKS,
-                "asked": keys.asked(sid),
-                "rules": keys.rules(sid),
-                "grants": keys.grants(sid),
-                "file": keys.blob(sid, request.file.blob) if request.file else None,
-            },
-            {
+                **args,
                 "turn": self._turn,
-                "id": request.id,
-                "sid": sid,
                 "digest": digest,
                 "rule": rule,
-                "request": request.encode(),
                 "is_edit": is_edit,
                 "is_harmless": request.is_question or request.is_plan,
                 "is_again": is_again,
                 "hold_ms": hold_ms,
-                "keep_ms": max(keep_ms, LEAST_KEPT_MS),
-                "most": MOST_OF_SESSION,
-                "most_of_all": MOST_OF_ALL,
-                "card": card,
-                "closing": closing,
             },
         )
         return told.decode(), name.decode()

@@ -14,7 +14,7 @@ import orjson
 
 from remoteclaw.errors import CallRefused, LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.approvals import VALID_MS, Approval
+from remoteclaw.fleet.asks import CHANGE_MS
 from remoteclaw.fleet.blobs import REPLY_MS
 from remoteclaw.fleet.caller import Caller, Grant, RunningTurn, call_name
 from remoteclaw.fleet.connection import Scripts
@@ -39,8 +39,6 @@ __all__ = ["CALL_MS", "ToolCalls"]
 TASK_DIGITS = 16
 #: How long a call is remembered, so that asking for it again does nothing, in milliseconds.
 CALL_MS = 24 * 3600 * 1000
-#: How many changes may wait for approval.
-MOST_APPROVALS = 100
 NO_ROOM = (
     "Nothing was done: Redis, which keeps what is sent until it is delivered, has almost no memory "
     "left. That is not your fault. Don't repeat it: say so in your answer, which has room."
@@ -226,30 +224,25 @@ class ToolCalls:
         made: str,
         *,
         note: Mapping[str, Any] | None,
-        approval: Approval | None = None,
+        asked: tuple[Keys, Arguments] | None = None,
     ) -> None:
         """Remember that a call changes RemoteClaw itself, before it does, and what comes of it.
 
-        An `approval` is kept for a person's decision instead. Raises `CallRefused`.
+        With `asked` (`asks.record_args()`), people are asked for it instead. Raises `CallRefused`.
         """
+        names, args = asked or ({}, {})
         status, _ = await self.perform(
             caller,
             call,
             note,
             "call_change",
-            {"approvals": keys.APPROVALS},
-            {
-                "made": made,
-                "approval_id": approval.id if approval else None,
-                "approval": approval.encode() if approval else None,
-                "approval_ms": VALID_MS,
-                "most_waiting": MOST_APPROVALS,
-            },
+            names,
+            {"made": made, "valid_ms": CHANGE_MS, **args},
         )
         if status == "full":
             raise CallRefused(
                 "UNAVAILABLE",
-                f"Nothing was done: {MOST_APPROVALS} changes wait for approval already.",
+                "Nothing was done: too many requests wait for an answer already.",
             )
 
     async def perform(

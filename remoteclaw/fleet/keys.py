@@ -49,10 +49,10 @@ WAITS = "rc:waits"
 CRON_OPEN = "rc:cron:open"
 #: String: exists while a scheduler looks for due cron jobs; 30 seconds from its last look.
 CRON_SCHEDULER = "rc:cron:scheduler"
-#: Hash: configuration changes that wait for approval, by id, as JSON; an hour.
-APPROVALS = "rc:approvals"
 #: Sorted set: requests to people that can be answered, by when they lapse or expire (ms).
 ASKS = "rc:asks"
+#: Set: ids of the requests for a change of the configuration that are answered, and not done yet.
+CHANGES = "rc:changes"
 #: Channel: names each request to people when it is made.
 ASKING = "rc:asking"
 #: String: exists for a moment after a turn that waited for a person has let its worker go.

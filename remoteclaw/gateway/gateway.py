@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
+from remoteclaw.commands.answering import carry_out_changes
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
@@ -31,6 +32,8 @@ __all__ = ["FINISH_S", "TICK_S", "Client", "Gateway"]
 TICK_S = 30.0
 #: Interval of the check that clients' tokens are still valid, in seconds.
 WATCH_S = 1.0
+#: Interval of the look for changes of the configuration that somebody else has allowed, in seconds.
+CARRY_OUT_S = 2.0
 #: How long running calls are given when the gateway ends, and then its clients to be told, in
 #: seconds: a process that was asked to end should do so within two.
 FINISH_S, FAREWELL_S = 0.8, 0.3
@@ -113,8 +116,16 @@ class Gateway:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.feeds.run())
             tasks.create_task(self.consoles.run())
+            tasks.create_task(self._carry_out())
             tasks.create_task(self._watch())
             tasks.create_task(self._tick())
+
+    async def _carry_out(self) -> None:
+        """Make the changes of this host's configuration that were allowed and are not made yet."""
+        while True:
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await carry_out_changes(self.fleet, self.home)
+            await asyncio.sleep(CARRY_OUT_S)
 
     @contextlib.contextmanager
     def connected(self, client: Client) -> Iterator[None]:

@@ -9,7 +9,7 @@ characters are shown as JSON writes them, `\\u001b`, so JSON that is printed sta
 import getpass
 import re
 
-__all__ = ["in_a_line", "login_name", "one_line", "printable"]
+__all__ = ["fenced", "in_a_line", "login_name", "one_line", "printable"]
 
 #: Controls apart from tab and newline, marks of direction, ends of lines, what has no width, halves
 #: of UTF-16 pairs, and tags, with which a text is hidden in another one.
@@ -36,6 +36,13 @@ def one_line(text: str, *, most: int | None = None) -> str:
     """Return words on one line, with single blanks between them, cut to `most` characters."""
     line = in_a_line(" ".join(text.split()))
     return line if most is None or len(line) <= most else f"{line[: most - 1]}…"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Return a text as a block of code in Markdown, which it can't end itself."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, 1 + longest)
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def login_name() -> str:

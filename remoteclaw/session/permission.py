@@ -22,6 +22,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.asks import Answered, Request, TurnAsks, new_id, shown_by
 from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.lease import Lease
+from remoteclaw.host.terminal import fenced
 from remoteclaw.messages import Turn, people_of
 from remoteclaw.protocols import Decision
 
@@ -310,9 +311,6 @@ class Permissions:
 
 def _words(request: Request, *, is_again: bool) -> str:
     """Return a request as a message shows it: what would be done comes first, as it is."""
-    fence = "`" * 3
-    while fence in request.what:
-        fence += "`"
     again = (
         "\n\nAn earlier try at this was cut off: it may have been done already." if is_again else ""
     )
@@ -322,8 +320,7 @@ def _words(request: Request, *, is_again: bool) -> str:
     elif request.is_plan:
         wants = "asks to go on with this plan"
     whole = f"\n\nAll of it is in the file {request.file.name}." if request.file else ""
-    shown = f"{fence}\n{request.what}\n{fence}"
-    return f"**{request.session.agent}** {wants}:\n\n{shown}{whole}{again}"
+    return f"**{request.session.agent}** {wants}:\n\n{fenced(request.what)}{whole}{again}"
 
 
 def _asked(question: Question) -> str:

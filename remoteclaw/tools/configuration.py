@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from remoteclaw.tools.base import Method, NoParams, Params, Result, Tool
+from remoteclaw.tools.base import Id, Method, NoParams, Params, Result, Tool
 
 __all__ = ["METHODS"]
 
@@ -75,7 +75,7 @@ class Approval(Result):
     needs_restart: tuple[str, ...]
     session_key: str
     senders: tuple[str, ...]
-    """The ids of those for whom the agent asks."""
+    """Those for whom the agent asks, each as CHANNEL:ID."""
     asked_ms: int
     expires_ms: int
 
@@ -86,7 +86,7 @@ class ApprovalsResult(Result):
 
 
 class ApprovalParams(Params):
-    id: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
+    id: Id
 
 
 class Rejected(Result):
@@ -175,7 +175,7 @@ METHODS = (
     ),
     Method(
         name="config.approve",
-        description="Apply a change that waits, if the file is still the one that it was made for.",
+        description="Allow a change that waits: `asks.answer` does the same.",
         params=ApprovalParams,
         result=Changed,
         scope="admin",
@@ -184,7 +184,7 @@ METHODS = (
     ),
     Method(
         name="config.reject",
-        description="Discard a change that waits.",
+        description="Deny a change that waits: `asks.answer` does the same.",
         params=ApprovalParams,
         result=Rejected,
         scope="admin",

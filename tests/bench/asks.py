@@ -186,7 +186,7 @@ async def _many(stack: Stack, rounds: int) -> tuple[list[Pairs], Figure]:
 
     async def one_answered() -> None:
         about: dict[str, Any] = {"by": "test:alice", "name": "Alice", "is_owner": True}
-        assert (await answer_request(fleet, config, next(left), "once", **about)).counts
+        assert (await answer_request(fleet, stack.home, config, next(left), "once", **about)).counts
 
     async def swept() -> None:
         assert not await fleet.asks.let_lapse()

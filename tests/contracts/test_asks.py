@@ -39,6 +39,7 @@ async def asked(stack: Stack) -> Request:
 async def answered(stack: Stack, request: Request, verdict: Verdict, words: str = "") -> str:
     told = await answer_request(
         stack.fleet,
+        stack.home,
         load_config(stack.home.config_file, {}),
         request,
         verdict,

@@ -8,14 +8,18 @@ import pytest
 
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.approvals import Approval
+from remoteclaw.fleet.asks import Answered, record_args, shown_by
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.turn import Postponement
+from remoteclaw.messages import SessionKey
+from tests.support.asks import change_request
 from tests.support.failpoints import Failpoint, Proxy
 from tests.support.leases import accept, acquire, begun
 from tests.support.servers import Server
 from tests.support.stack import REPLIES, message
+
+SESSION = SessionKey.of(message("hello"), agent="main")
 
 
 @pytest.fixture
@@ -224,15 +228,38 @@ async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:
 
 
 async def test_a_change_of_the_configuration(lossy: tuple[Fleet, Proxy]) -> None:
-    """It waits once for approval."""
+    """It is asked for once."""
     fleet, proxy = lossy
     lost = lose(proxy, "call_change")
-    facts: dict[str, Any] = dict.fromkeys(("host", "tool", "base", "after", "session_key"), "x")
-    facts |= dict.fromkeys(("changed", "needs_restart", "senders"), ()) | {"patch": {}}
-    waits = Approval(id="id", asked_ms=0, expires_ms=60_000, **facts)
+    request = change_request(SESSION)
+    shown = shown_by(request, REPLIES, "chat-1", None, attempt=1, text="?")
 
-    await fleet.calls.change(None, "c", "made", note=None, approval=waits)
+    asked = record_args(request, shown, keep_ms=0)
+    await fleet.calls.change(None, "c", "made", note=None, asked=asked)
 
     assert lost.reached.is_set()
     assert await fleet.calls.made(None, "c") == ["made"]
-    assert await fleet.scripts.client.hgetall(keys.APPROVALS) == {b"id": waits.encode()}
+    assert [one.id for one in await fleet.asks.waiting()] == [request.id]
+    assert await fleet.scripts.client.xlen(REPLIES) == 1
+
+
+async def test_what_became_of_a_change(lossy: tuple[Fleet, Proxy]) -> None:
+    """It is said once, and its session is woken once."""
+    fleet, proxy = lossy
+    request = change_request(SESSION)
+    asked = record_args(request, None, keep_ms=0)
+    await fleet.calls.change(None, "c", "made", note=None, asked=asked)
+    answer = Answered(verdict="once", by="operator", name="", at_ms=1)
+    await fleet.asks.answer(request, answer, words="", going_on="Go on.")
+    assert [one.id for one in await fleet.asks.changes()] == [request.id]
+    lost = lose(proxy, "made")
+
+    await fleet.asks.made(request, "used", words="It is done.", told="Done.")
+
+    assert lost.reached.is_set()
+    found = await fleet.asks.find(request.id)
+    assert found is not None
+    assert (found.state, found.became) == ("used", "It is done.")
+    assert await fleet.asks.changes() == []
+    assert await fleet.scripts.client.xlen(keys.inbound(request.session.sid)) == 1
+    assert await fleet.workers.waiting() == 1

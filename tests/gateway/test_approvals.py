@@ -1,23 +1,38 @@
 """Changes that wait for approval: nothing is done before it, and then that alone."""
 
 import asyncio
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tomlkit
 
+from remoteclaw.commands import Answer, Asked
+from remoteclaw.commands.answering import (
+    ENDED,
+    FOR_OWNERS,
+    answer_as_operator,
+    carry_out_changes,
+    in_passing,
+)
+from remoteclaw.commands.configuring import carry_out
+from remoteclaw.config.edit import ConfigFile
+from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.tool_policy import Subject, approval_rule
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.approvals import VALID_MS, Approval
-from remoteclaw.fleet.calls import MOST_APPROVALS
-from remoteclaw.gateway.approvals import approve, reject
-from remoteclaw.gateway.methods.configuration import HANDLERS
+from remoteclaw.fleet.asks import CHANGE_MS, MOST_OF_SESSION, Answered, Request
+from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.gateway.gateway import Gateway
+from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.tools.catalog import TOOLS
+from tests.support.asks import answered, shown
 from tests.support.stack import Stack
 from tests.support.turns import begin_turn, gateway, operator
+from tests.support.waiting import eventually
 
 CHANGE = {"queue": {"mode": "steer", "cap": None}}
 TEXT = "# ours\n[queue]\nmode = 'collect'\ncap = 3\n[channels.test]\nowners = ['alice']\n"
@@ -49,16 +64,57 @@ async def test_nothing_is_changed_before_a_person_says_so(stack: Stack, configur
     (waits,) = (await operate(stack, "config.approvals"))["approvals"]
 
     assert (told["status"], told["changed"]) == ("needs_approval", ["queue.mode", "queue.cap"])
-    assert f"`remoteclaw config approve {told['approvalId']}`" in told["detail"]
     assert 'tools.approve has "gateway_config_*"' in told["detail"]
+    assert "They are asked in this chat." in told["detail"]
     assert stack.home.config_file.read_text() == configured
     assert waits["id"] == told["approvalId"]
     assert waits["patch"] == CHANGE
-    assert (waits["senders"], waits["host"]) == (["alice"], stack.home.host_id)
-    assert waits["expiresMs"] - waits["askedMs"] == VALID_MS
+    assert (waits["senders"], waits["host"]) == (["test:alice"], stack.home.host_id)
+    assert waits["expiresMs"] - waits["askedMs"] == CHANGE_MS
 
 
-async def test_what_is_approved_is_done_once(stack: Stack) -> None:
+async def test_the_chat_shows_it_as_a_diff_and_what_became_of_it(stack: Stack) -> None:
+    told = await ask(stack)
+    (request,) = await stack.fleet.asks.waiting()
+    (card,) = [text async for text in shown(stack)]
+    became = await answered(stack, request, "once")
+    closed = [text async for text in shown(stack)][-1]
+
+    assert request.id == told["approvalId"]
+    diff = '-queue.mode = "collect"\n+queue.mode = "steer"\n-queue.cap = 3'
+    assert card == f"**main** asks to change the configuration:\n\n```diff\n{diff}\n```"
+    assert dict(request.offered) == {"once": "Allow once", "deny": "Deny"}
+    assert re.fullmatch(
+        r"Allowed once by alice at \d\d:\d\d\. queue\.mode, queue\.cap are changed\.", became
+    )
+    assert closed == f"{card}\n\n{became}"
+    assert mode(stack) == "steer"
+
+
+@pytest.mark.parametrize("door", ["config", "asks", "chat"])
+async def test_the_first_answer_counts_whichever_door_it_comes_through(
+    stack: Stack, door: str
+) -> None:
+    told = await ask(stack)
+    (request,) = await stack.fleet.asks.waiting()
+    match door:
+        case "config":
+            await operate(stack, "config.reject", id=request.id)
+        case "asks":
+            await operate(stack, "asks.answer", id=request.id, verdict="deny")
+        case "chat":
+            await answered(stack, request, "deny")
+    closed = [text async for text in shown(stack)][-1]
+    late = await answered(stack, request, "once", by="alice")
+    with pytest.raises(CallRefused, match="It was answered before: Denied by"):
+        await operate(stack, "config.approve", id=told["approvalId"])
+
+    assert "Denied by" in closed
+    assert late.startswith("It was answered before: Denied by")
+    assert mode(stack) == "collect"
+
+
+async def test_what_is_allowed_is_done_once(stack: Stack) -> None:
     told = await ask(stack)
     done = await operate(stack, "config.approve", id=told["approvalId"])
     text = stack.home.config_file.read_text()
@@ -66,22 +122,28 @@ async def test_what_is_approved_is_done_once(stack: Stack) -> None:
     assert "cap" not in text
     assert text.startswith("# ours\n")
     stack.home.config_file.write_text(TEXT + ASKS)  # by a person, who thinks better of it
-    for method in ("config.approve", "config.reject"):
-        with pytest.raises(CallRefused, match=r"No change .* waits for approval"):
-            await operate(stack, method, id=told["approvalId"])
+    again = await operate(stack, "config.approve", id=told["approvalId"])
+    with pytest.raises(CallRefused, match="It was answered before: Allowed once by the operator"):
+        await operate(stack, "config.reject", id=told["approvalId"])
+    await carry_out_changes(stack.fleet, stack.home)
 
+    assert again["detail"] == done["detail"]
     assert mode(stack) == "collect"
     assert (await operate(stack, "config.approvals")) == {"approvals": []}
 
 
-async def test_what_is_rejected_is_never_done(stack: Stack, configured: str) -> None:
-    told = await ask(stack)
-    await operate(stack, "config.reject", id=told["approvalId"])
-    with pytest.raises(CallRefused, match=r"No change .* waits for approval"):
-        await operate(stack, "config.approve", id=told["approvalId"])
+async def test_the_agent_hears_what_became_of_it(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    await turn.call("gateway_config_patch", patches=CHANGE)
+    (request,) = await stack.fleet.asks.waiting()
+    await turn.finish()
+    became = await answered(stack, request, "deny", words="not on a Friday")
+    client: Any = stack.fleet.scripts.client
+    entry = decode_entry(*(await client.xrange(keys.inbound(request.session.sid)))[-1])
 
-    assert stack.home.config_file.read_text() == configured
-    assert (await operate(stack, "config.approvals")) == {"approvals": []}
+    assert (entry.origin, entry.people) == ("verdict", ("test:alice",))
+    assert became in entry.message.text
+    assert "“not on a Friday”" in became
 
 
 @pytest.mark.parametrize("before", ["# ours", "'collect'"])
@@ -90,30 +152,134 @@ async def test_a_file_that_has_changed_since_is_left_alone(stack: Stack, before:
     told = await ask(stack)
     by_hand = f"{TEXT}{ASKS}".replace(before, {"# ours": "# mine"}.get(before, "'followup'"))
     stack.home.config_file.write_text(by_hand)
-    with pytest.raises(CallRefused, match=r"has changed since .* so it is not done"):
+    with pytest.raises(CallRefused, match=r"It is not done: the configuration file has changed"):
         await operate(stack, "config.approve", id=told["approvalId"])
+    closed = [text async for text in shown(stack)][-1]
 
     assert stack.home.config_file.read_text() == by_hand
+    assert "It is not done: the configuration file has changed since" in closed
 
 
-async def test_one_that_was_killed_behind_the_writing_has_done_it(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_written", [False, True])
+async def test_one_that_is_killed_behind_the_answer_leaves_it_to_the_gateway(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, *, is_written: bool
 ) -> None:
-    told = await ask(stack)
+    await ask(stack)
+    (request,) = await stack.fleet.asks.waiting()
 
-    async def killed(*_: Any) -> None:
+    async def killed(*_: Any, **__: Any) -> None:
         raise asyncio.CancelledError
 
+    step = "fleet.asks.Asks.made" if is_written else "config.edit.ConfigFile.write"
     with monkeypatch.context() as patched:
-        patched.setattr("remoteclaw.fleet.approvals.Approvals.remove", killed)
+        patched.setattr(f"remoteclaw.{step}", killed)
         with pytest.raises(asyncio.CancelledError):
-            await approve(stack.fleet, stack.home, told["approvalId"])
-    assert mode(stack) == "steer"
+            await answered(stack, request, "once")
+    assert mode(stack) == ("steer" if is_written else "collect")
     inode = stack.home.config_file.stat().st_ino
-    await approve(stack.fleet, stack.home, told["approvalId"])
+    await carry_out_changes(stack.fleet, stack.home)
+    closed = [text async for text in shown(stack)][-1]
 
-    assert stack.home.config_file.stat().st_ino == inode
-    assert await stack.fleet.approvals.list() == []
+    assert (stack.home.config_file.stat().st_ino == inode) == is_written
+    assert mode(stack) == "steer"
+    assert closed.endswith("queue.mode, queue.cap are changed.")
+    assert await stack.fleet.asks.changes() == []
+
+
+async def allowed_and_left(stack: Stack) -> Request:
+    """Return a change that somebody has allowed who was killed then."""
+    await ask(stack)
+    (request,) = await stack.fleet.asks.waiting()
+    answer = Answered(verdict="once", by="test:alice", name="alice", at_ms=1)
+    await stack.fleet.asks.answer(request, answer, words="", going_on="Go on.")
+    return await stack.fleet.asks.named(request.id)
+
+
+async def test_two_that_carry_it_out_at_once_do_it_once(stack: Stack) -> None:
+    request = await allowed_and_left(stack)
+    await carry_out(stack.fleet, stack.home, request, "Allowed.")
+    assert mode(stack) == "steer"
+    stack.home.config_file.write_text(TEXT + ASKS)  # by a person, before the other has the lock
+    await carry_out(stack.fleet, stack.home, request, "Allowed.")
+
+    assert mode(stack) == "collect"
+
+
+async def test_the_gateway_carries_out_what_a_killed_process_has_left(stack: Stack) -> None:
+    request = await allowed_and_left(stack)
+
+    async def is_done() -> bool:
+        return (await stack.fleet.asks.named(request.id)).state == "used"
+
+    config = load_config(stack.home.config_file, {})
+    running = asyncio.create_task(Gateway(stack.fleet, stack.home, lambda: config, HANDLERS).run())
+    await eventually(is_done)
+    running.cancel()
+    await asyncio.wait((running,))
+
+    assert mode(stack) == "steer"
+
+
+async def test_it_is_for_owners_to_decide(stack: Stack) -> None:
+    """Also where paired people answer for their own turns, or others are named."""
+    for who in ("'sender'", "['test:bob', 'test:alice']"):
+        stack.home.config_file.write_text(f"{TEXT}{ASKS}[approvals]\nwho = {who}\n")
+        await ask(stack, channel_id=f"chat-{who}", from_="alice")
+    one, other = await stack.fleet.asks.waiting()
+
+    for request in (one, other):
+        assert await answered(stack, request, "once", by="bob") == FOR_OWNERS
+    assert mode(stack) == "collect"
+    assert "are changed" in await answered(stack, other, "once")
+
+
+async def test_it_is_allowed_once_or_denied(stack: Stack) -> None:
+    await ask(stack)
+    (request,) = await stack.fleet.asks.waiting()
+    for verdict in ("conversation", "words"):
+        told = await operate(stack, "asks.answer", id=request.id, verdict=verdict, reason="x")
+        assert "answer with `/allow" in told["detail"]
+
+    assert len(await stack.fleet.asks.waiting()) == 1
+
+
+async def test_it_outlives_its_turn_and_its_conversation(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    await turn.call("gateway_config_patch", patches=CHANGE)
+    (request,) = await stack.fleet.asks.waiting()
+    await turn.finish()
+    await stack.fleet.sessions.stop(request.session.sid)
+    await stack.fleet.asks.let_lapse()
+
+    assert "are changed" in await answered(stack, request, "once")
+
+
+@pytest.mark.parametrize(
+    ("number", "reply_to", "state"), [("2", "", "denied"), ("1", "77", "used")]
+)
+async def test_a_number_answers_it(stack: Stack, number: str, reply_to: str, state: str) -> None:
+    """In a reply to the message that shows it also after the agent has written more."""
+    turn = await begin_turn(stack, HANDLERS)
+    await turn.call("gateway_config_patch", patches=CHANGE)
+    (request,) = await stack.fleet.asks.waiting()
+    client = stack.fleet.scripts.client
+    await client.hset(keys.ask(request.id), "shown", "77")
+    if reply_to:
+        await client.hset(keys.state(request.session.sid), "said_ms", request.asked_ms + 1)
+    asked = Asked(
+        id="2",
+        rest="",
+        session=request.session,
+        sender="alice",
+        is_owner=True,
+        reply_to=reply_to,
+        fleet=stack.fleet,
+        config=load_config(stack.home.config_file, {}),
+        home=stack.home,
+    )
+
+    assert await in_passing(number, asked) == Answer("")
+    assert (await stack.fleet.asks.named(request.id)).state == state
 
 
 async def test_asked_again_it_waits_once(stack: Stack) -> None:
@@ -122,63 +288,90 @@ async def test_asked_again_it_waits_once(stack: Stack) -> None:
     again = await turn.call("gateway_config_patch", "one", patches=CHANGE)
 
     assert first == again
-    assert len(await stack.fleet.approvals.list()) == 1
+    assert len(await stack.fleet.asks.waiting()) == 1
 
 
 async def test_there_is_a_limit_to_what_waits(stack: Stack) -> None:
-    await ask(stack)
-    (change,) = await stack.fleet.approvals.list()
-    for number in range(1, MOST_APPROVALS):
-        await store(stack, replace(change, id=f"{number}"))
+    turn = await begin_turn(stack, HANDLERS)
+    for _ in range(MOST_OF_SESSION):
+        await turn.call("gateway_config_patch", patches=CHANGE)
 
-    with pytest.raises(CallRefused, match="100 changes wait for approval already"):
-        await ask(stack, channel_id="chat-2")
+    with pytest.raises(CallRefused, match="too many requests wait for an answer already"):
+        await turn.call("gateway_config_patch", patches=CHANGE)
 
 
 async def test_after_its_time_it_is_not_there(stack: Stack) -> None:
-    told = await ask(stack)
-    (change,) = await stack.fleet.approvals.list()
-    over = replace(change, expires_ms=change.asked_ms)
-    await store(stack, over)
-    for method in ("config.approve", "config.reject"):
-        with pytest.raises(CallRefused, match=r"No change .* waits for approval"):
-            await operate(stack, method, id=told["approvalId"])
-    assert await stack.fleet.approvals.list() == []
-    await ask(stack, channel_id="chat-2")
-
-    assert len(await stack.fleet.scripts.client.hkeys(keys.APPROVALS)) == 1
-
-
-async def store(stack: Stack, change: Approval) -> None:
+    await ask(stack)
+    (request,) = await stack.fleet.asks.waiting()
     client = stack.fleet.scripts.client
-    await client.hset(keys.APPROVALS, change.id, change.encode())
+    await client.hset(keys.ask(request.id), "until_ms", 1)
+    assert await answered(stack, request, "once") == ENDED["expired"]
+
+    await ask(stack, channel_id="chat-2")
+    (other,) = await stack.fleet.asks.waiting()
+    await client.zadd(keys.ASKS, {other.id: 1})
+    await stack.fleet.asks.let_lapse()
+
+    assert [text async for text in shown(stack)][-1].endswith("Nobody answered in time.")
+    assert await stack.fleet.asks.waiting() == []
+    assert mode(stack) == "collect"
 
 
 async def test_what_somebody_put_there_gives_no_more_than_an_agent_has(
     stack: Stack, configured: str
 ) -> None:
-    await ask(stack)
-    (change,) = await stack.fleet.approvals.list()
-    await store(stack, replace(change, patch={"redis": {"url": "redis://evil"}}))
-    with pytest.raises(CallRefused, match="agents may not change redis"):
-        await operate(stack, "config.approve", id=change.id)
-    await store(stack, replace(change, patch={"queue": {"mode": "interrupt"}}))
-    with pytest.raises(CallRefused, match="has changed since"):
-        await operate(stack, "config.approve", id=change.id)
-    await stack.fleet.scripts.client.hset(keys.APPROVALS, change.id, b"{}")
-    with pytest.raises(CallRefused, match="No change"):
-        await operate(stack, "config.approve", id=change.id)
+    for patch, refusal in (
+        ({"redis": {"url": "redis://evil"}}, "agents may not change redis"),
+        ({"queue": {"mode": "interrupt"}}, "has changed since"),
+    ):
+        await ask(stack, channel_id=refusal)
+        (request,) = await stack.fleet.asks.waiting()
+        assert request.change is not None
+        sly = replace(request, change=replace(request.change, patch=patch))
+        client = stack.fleet.scripts.client
+        await client.hset(keys.ask(request.id), "request", sly.encode())
+        with pytest.raises(CallRefused, match=refusal):
+            await operate(stack, "config.approve", id=request.id)
 
     assert stack.home.config_file.read_text() == configured
 
 
-async def test_another_host_s_change_is_decided_there(stack: Stack) -> None:
+async def test_another_host_makes_its_own_change(stack: Stack, directory: Path) -> None:
     await ask(stack)
-    (change,) = await stack.fleet.approvals.list()
-    await store(stack, replace(change, host="elsewhere"))
-    for decide in (approve, reject):
-        with pytest.raises(CallRefused, match="the file of elsewhere: decide it there"):
-            await decide(stack.fleet, stack.home, change.id)
+    (request,) = await stack.fleet.asks.waiting()
+    elsewhere = Home(directory / "elsewhere").create()
+    config = load_config(stack.home.config_file, {})
+    told = await answer_as_operator(stack.fleet, elsewhere, config, request.id, "once")
+    await carry_out_changes(stack.fleet, elsewhere)
+    assert told.text.endswith(f"{stack.home.host_id} makes the change in a moment.")
+    assert mode(stack) == "collect"
+    await carry_out_changes(stack.fleet, stack.home)
+
+    assert mode(stack) == "steer"
+
+
+async def test_where_no_chat_is_asked_an_operator_is(stack: Stack) -> None:
+    text = stack.home.config_file.read_text()
+    stack.home.config_file.write_text(f"{text}[approvals]\nwho = []\n")
+    told = await ask(stack)
+
+    assert f"`remoteclaw config approve {told['approvalId']}`" in told["detail"]
+    assert [text async for text in shown(stack)] == []
+    assert (await operate(stack, "config.approve", id=told["approvalId"]))["status"] == "applied"
+
+
+def test_what_is_shown_has_no_secret_and_hides_nothing(stack: Stack) -> None:
+    """A text may be one that is read from right to left, or in which nothing is to be seen."""
+    stack.home.config_file.write_text("[agents.main.env]\nKEY = 'canary'\n")
+    file = ConfigFile(stack.home.config_file)
+    sly = {"env": {"KEY": "other"}, "workspace": "/a\u202e\u2066\u200b\x1b[2J"}
+    plan = file.patched(file.read(), {"agents": {"main": sly}})
+
+    assert plan.diff.split("\n") == [
+        '-agents.main.env.KEY = "***"',
+        '+agents.main.env.KEY = "***"',
+        r'+agents.main.workspace = "/a\u202e\u2066\u200b\u001b[2J"',
+    ]
 
 
 async def test_an_operator_s_own_change_waits_for_nobody(stack: Stack) -> None:

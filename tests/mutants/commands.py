@@ -4,6 +4,60 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a change that paired people allow",
+        before="if request.change and not (is_owner or by == OPERATOR):",
+        after="if False:",
+        test="test_it_is_for_owners_to_decide",
+    ),
+    Mutant(
+        "a change that is allowed for a conversation",
+        before='if request.change and verdict not in ("once", "deny"):',
+        after="if False:",
+        test="test_it_is_allowed_once_or_denied",
+    ),
+    Mutant(
+        "a change that is made on another host",
+        before="elif change.host == home.host_id:",
+        after="else:",
+        test="test_another_host_makes_its_own_change",
+    ),
+    Mutant(
+        "a change that is made for another file",
+        before="if content.hash != change.base:",
+        after="if False:",
+        test="test_approvals.py::test_a_file_that_has_changed_since_is_left_alone",
+    ),
+    Mutant(
+        "a change that is made twice",
+        before="if content.hash == change.after:\n        return",
+        after="if False:\n        return",
+        test="test_one_that_is_killed_behind_the_answer_leaves_it_to_the_gateway",
+    ),
+    Mutant(
+        "a change that is denied and made",
+        before='if answer.verdict == "deny":',
+        after="if False:",
+        test="test_the_first_answer_counts_whichever_door_it_comes_through",
+    ),
+    Mutant(
+        "a change that was exchanged",
+        before="if plan.after.hash != change.after:",
+        after="if False:",
+        test="test_what_somebody_put_there_gives_no_more_than_an_agent_has",
+    ),
+    Mutant(
+        "a change that was exchanged for what agents may not",
+        before="file.patched, content, change.patch, for_agent=True",
+        after="file.patched, content, change.patch",
+        test="test_what_somebody_put_there_gives_no_more_than_an_agent_has",
+    ),
+    Mutant(
+        "a change that was decided and is made again",
+        before='if found is None or found.state != "answered" or found.change is None:',
+        after="if found is None or found.change is None:",
+        test="test_two_that_carry_it_out_at_once_do_it_once",
+    ),
+    Mutant(
         "an answer that its chat is told twice",
         before="return Told(told, counts=True, is_shown=True)",
         after="return Told(told, counts=True)",
@@ -44,12 +98,6 @@ MUTANTS = (
         before='shutil.copyfile(index, own / "index")',
         after='os.symlink(index, own / "index")',
         test="test_changed_and_new_files_are_shown_and_nothing_is_touched",
-    ),
-    Mutant(
-        "a file that ends the block that it is shown in",
-        before="max(3, 1 + longest)",
-        after="3",
-        test="test_a_fence_in_a_file_does_not_end_the_block",
     ),
     Mutant(
         "an earlier conversation that is chosen and not told",

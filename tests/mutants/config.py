@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a secret in a diff",
+        before="value = values[place.path] if is_shown else HIDDEN",
+        after="value = values[place.path]",
+        test="test_what_is_shown_has_no_secret_and_hides_nothing",
+    ),
+    Mutant(
+        "a change in signs that nobody sees",
+        before="json.dumps(value, default=str)",
+        after="json.dumps(value, default=str, ensure_ascii=False)",
+        test="test_what_is_shown_has_no_secret_and_hides_nothing",
+    ),
+    Mutant(
         "a wide table that goes before a narrow one",
         before="sections = (config, agent, channel, group and group[1])",
         after="sections = (group and group[1], channel, agent, config)",

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a file that ends the block that it is shown in",
+        before="max(3, 1 + longest)",
+        after="3",
+        test="test_a_fence_in_a_file_does_not_end_the_block",
+    ),
+    Mutant(
         "marks of direction on a terminal",
         before="\\u200f\\u2028-\\u202e\\u2060-\\u206f",
         after="\\u200f\\u2028\\u2029",

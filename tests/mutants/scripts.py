@@ -17,6 +17,54 @@ def _unfenced(script: str) -> Mutant:
 
 
 MUTANTS = (
+    Mutant(
+        "a change that its answerers find too late",
+        before="(state == 'lapsed' or turn == '') and",
+        after="state == 'lapsed' and",
+        test="test_approvals.py::test_after_its_time_it_is_not_there",
+        within="answer",
+    ),
+    Mutant(
+        "a change that waits for ever",
+        before="if state == 'open' and turn ~= '' then",
+        after="if state == 'open' then",
+        test="test_approvals.py::test_after_its_time_it_is_not_there",
+        within="overdue",
+    ),
+    Mutant(
+        "a change that ends with a stop",
+        before="is_waiting = of ~= '' and (is_waiting or",
+        after="is_waiting = (is_waiting or",
+        test="test_it_outlives_its_turn_and_its_conversation",
+    ),
+    Mutant(
+        "a change that is allowed and then forgotten",
+        before="if turn == '' then redis.call('SADD', keys.changes, args.id) else",
+        after="if turn ~= '' then",
+        test="test_one_that_is_killed_behind_the_answer_leaves_it_to_the_gateway",
+        within="answer",
+    ),
+    Mutant(
+        "an answer to a change that tells before it is made",
+        before="if turn ~= '' then tell_closed(keys.ask, args.words) end",
+        after="tell_closed(keys.ask, args.words)",
+        test="test_the_chat_shows_it_as_a_diff_and_what_became_of_it",
+        within="answer",
+    ),
+    Mutant(
+        "a change of which twice is said what became",
+        before="if redis.call('HGET', keys.ask, 'state') ~= 'answered' then",
+        after="if false then",
+        test="test_what_became_of_a_change",
+        within="made",
+    ),
+    Mutant(
+        "any number of changes",
+        before="open >= tonumber(args.most) or",
+        after="",
+        test="test_there_is_a_limit_to_what_waits",
+        within="call_change",
+    ),
     *map(_unfenced, FENCED.split()),
     Mutant(
         "steer without fencing",
@@ -869,8 +917,8 @@ MUTANTS = (
     ),
     Mutant(
         "an answer to what has expired",
-        before="if state == 'lapsed' and tonumber(until_ms) <= now then",
-        after="if false then",
+        before="tonumber(until_ms) <= now then",
+        after="false then",
         test="test_a_request_that_has_expired_can_not_be_answered",
         within="answer",
     ),

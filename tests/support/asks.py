@@ -13,9 +13,10 @@ from remoteclaw.commands.answering import answer_request
 from remoteclaw.commands.asked import Asked
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.asks import Request, TurnAsks, Verdict, new_id
+from remoteclaw.fleet.asks import Change, Request, TurnAsks, Verdict, new_id
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.messages import SessionKey
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -25,6 +26,7 @@ __all__ = [
     "DATABASE",
     "QUESTIONS",
     "answered",
+    "change_request",
     "cut_off",
     "newest",
     "next_request",
@@ -104,6 +106,29 @@ async def open_request(stack: Stack) -> Request:
     return waiting[0]
 
 
+def change_request(session: SessionKey) -> Request:
+    """Return a request for a change of the configuration of a host that is not there."""
+    change = Change(
+        host="here",
+        patch={"queue": {"cap": 5}},
+        base="",
+        after="",
+        changed=["queue.cap"],
+        needs_restart=[],
+    )
+    return Request(
+        id=new_id(),
+        session=session,
+        turn="1-1",
+        tool="gateway_config_patch",
+        what="+queue.cap = 5",
+        where="here",
+        deliver="channel",
+        people=("test:alice",),
+        change=change,
+    )
+
+
 async def put_request(
     stack: Stack, accepted: Accepted, *, tool: str, what: str, choices: Sequence[str] = ()
 ) -> Request:
@@ -151,6 +176,7 @@ async def answered(
     """Answer a request as a person in the chat, and return what they are told."""
     told = await answer_request(
         stack.fleet,
+        stack.home,
         load_config(stack.home.config_file, {}),
         request,
         verdict,

@@ -1,6 +1,6 @@
 """An agent in the middle of a turn, as the gateway knows it; there is no CLI and no door."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +63,7 @@ async def ask(
 def gateway(
     fleet: Fleet,
     home: Home,
-    handlers: dict[str, Handler],
+    handlers: Mapping[str, Handler],
     *,
     config: Config | None = None,
     current_config: Callable[[], Config] | None = None,
@@ -87,7 +87,7 @@ def operator(scope: Any = "admin") -> Operator:
 
 async def begin_turn(
     stack: Stack,
-    handlers: dict[str, Handler],
+    handlers: Mapping[str, Handler],
     *,
     fleet: Fleet | None = None,
     tools: Collection[str] = tuple(TOOLS),

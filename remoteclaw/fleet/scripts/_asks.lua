@@ -2,6 +2,8 @@
 -- open: a turn waits for the answer · answered: nothing has come of it yet · given: the agent has heard it
 -- lapsed: no turn waits any more, and it can still be answered · granted: what was asked for passes once ·
 -- used: it has · denied: no turn has to hear it · expired · void
+-- A change of the configuration has no turn: nothing waits for the answer, and it stays when turns and conversations
+-- end. Once it is answered, whoever has that host's file does it.
 -- Their keys can't be given to a script: which there are is known inside only.
 
 local ASKS = 'rc:asks'
@@ -38,6 +40,29 @@ local function close_ask(id, state, words)
   if words then tell_closed(ask, words) end
 end
 
+-- Make a request that can be answered until then, and the message that shows it. Of a change, turn and attempt are ''.
+-- keys: ask, asks, asked, replies?, file?
+-- it: id, sid, digest?, rule?, request, keep_ms, card?, closing?
+local function open_ask(keys, it, turn, attempt, until_ms)
+  local now = now_ms()
+  redis.call('HSET', keys.ask, 'state', 'open', 'sid', it.sid, 'turn', turn, 'attempt', attempt, 'digest', it.digest or '',
+    'rule', it.rule or '', 'request', it.request, 'asked_ms', now, 'waits_ms', now, 'until_ms', until_ms,
+    'keep_ms', it.keep_ms)
+  redis.call('ZADD', keys.asks, until_ms, it.id)
+  redis.call('ZADD', keys.asked, now, it.id)
+  redis.call('PEXPIRE', keys.asked, VALID_MS + it.keep_ms)
+  redis.call('ZREMRANGEBYRANK', keys.asked, 0, -1001)
+  if keys.file then
+    redis.call('PERSIST', keys.file)
+    redis.call('HSET', keys.ask, 'file', keys.file)
+  end
+  if it.card then
+    redis.call('HSET', keys.ask, 'replies', keys.replies, 'closing', it.closing)
+    put_reply(keys.replies, it.card)
+  end
+  redis.call('PUBLISH', 'rc:asking', it.id)
+end
+
 -- Nobody waits for the answer any more, but it is still taken.
 local function lapse(id)
   local ask = 'rc:ask:' .. id
@@ -46,13 +71,13 @@ local function lapse(id)
   redis.call('ZADD', ASKS, until_ms, id)
 end
 
--- Void what a turn leaves open; without a turn, all of a session that could still come to something.
+-- Void what a turn leaves open; without a turn, all of a session that could still come to something, but for changes.
 local function void_asks(sid, turn, words)
   for _, id in ipairs(asked_of(sid)) do
     local state, of = unpack(redis.call('HMGET', 'rc:ask:' .. id, 'state', 'turn'))
     local is_waiting = state == 'open' or state == 'answered'
     if turn then is_waiting = is_waiting and of == turn else
-      is_waiting = is_waiting or state == 'lapsed' or state == 'granted'
+      is_waiting = of ~= '' and (is_waiting or state == 'lapsed' or state == 'granted')
     end
     -- An answer of which nothing came is not what the messages may go on to say.
     if is_waiting then close_ask(id, 'void', words) end

@@ -1,7 +1,7 @@
 -- Answer a request: the first answer counts. A turn that waits hears it; else what was allowed passes once, and the
--- session is woken to go on.
+-- session is woken to go on. A change of the configuration is not done by that: `made` says what became of it.
 -- uses: replies, asks, entries
--- keys: ask, asks, state, inbound, active, sessions, rules, grants, unheard
+-- keys: ask, asks, changes, state, inbound, active, sessions, rules, grants, unheard
 -- args: id, answer, by, message, verdict, remembered, words, sid, entry, grace_ms, outcomes, session_key, lane, bell
 --   by: who answers, and what, as one name: the same again is the same answer
 --   message: the platform's id of the message that answers, if one does
@@ -12,11 +12,11 @@ if not state then return {'late', 'gone', '', ''} end
 if by == args.by then return {'done', state, before, queue_if_scheduled(keys.state)} end
 if state ~= 'open' and state ~= 'lapsed' then return {'late', state, before or '', ''} end
 local now = now_ms()
-if id_at_most(turn, redis.call('HGET', keys.state, 'stop_entry')) then
+if turn ~= '' and id_at_most(turn, redis.call('HGET', keys.state, 'stop_entry')) then
   close_ask(args.id, 'void', 'It was stopped.')
   return {'late', 'void', '', ''}
 end
-if state == 'lapsed' and tonumber(until_ms) <= now then
+if (state == 'lapsed' or turn == '') and tonumber(until_ms) <= now then
   close_ask(args.id, 'expired', 'Nobody answered in time.')
   return {'late', 'expired', '', ''}
 end
@@ -27,16 +27,16 @@ if args.verdict == 'conversation' or args.verdict == 'edits' then
   redis.call('HSET', keys.rules, args.verdict == 'edits' and 'edits' or rule, args.remembered)
   redis.call('PEXPIRE', keys.rules, redis.call('HGET', keys.ask, 'keep_ms'))
 end
-if args.verdict == 'deny' and cjson.decode(args.answer).words ~= '' then
+if turn ~= '' and args.verdict == 'deny' and cjson.decode(args.answer).words ~= '' then
   redis.call('HSET', keys.unheard, args.id, '')
   redis.call('PEXPIRE', keys.unheard, redis.call('HGET', keys.ask, 'keep_ms'))
 end
-tell_closed(keys.ask, args.words)
+if turn ~= '' then tell_closed(keys.ask, args.words) end
 if state == 'open' then
   redis.call('HSET', keys.ask, 'state', 'answered')
   -- Until it is taken: a worker that dies meanwhile leaves that to the next attempt.
   redis.call('ZREM', keys.asks, args.id)
-  redis.call('PUBLISH', args.bell, '')
+  if turn == '' then redis.call('SADD', keys.changes, args.id) else redis.call('PUBLISH', args.bell, '') end
   return {'done', 'answered', args.answer, ''}
 end
 if args.verdict == 'deny' then

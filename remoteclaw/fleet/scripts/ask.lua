@@ -61,19 +61,5 @@ if is_full_for('tools') then return {'full', ''} end
 for position = #lapsed, math.max(1, args.most - open), -1 do
   close_ask(lapsed[position], 'expired', 'Nobody answered, and the agent has asked for more since.')
 end
-redis.call('HSET', keys.ask, 'state', 'open', 'sid', args.sid, 'turn', turn, 'attempt', attempt, 'digest', args.digest,
-  'rule', args.rule, 'request', args.request, 'asked_ms', now, 'waits_ms', now, 'until_ms', now + args.hold_ms, 'keep_ms', args.keep_ms)
-redis.call('ZADD', keys.asks, now + args.hold_ms, args.id)
-redis.call('ZADD', keys.asked, now, args.id)
-redis.call('PEXPIRE', keys.asked, VALID_MS + args.keep_ms)
-redis.call('ZREMRANGEBYRANK', keys.asked, 0, -1001)
-if keys.file then
-  redis.call('PERSIST', keys.file)
-  redis.call('HSET', keys.ask, 'file', keys.file)
-end
-if args.card then
-  redis.call('HSET', keys.ask, 'replies', keys.replies, 'closing', args.closing)
-  put_reply(keys.replies, args.card)
-end
-redis.call('PUBLISH', 'rc:asking', args.id)
+open_ask(keys, args, turn, attempt, now + args.hold_ms)
 return {'open', args.id}

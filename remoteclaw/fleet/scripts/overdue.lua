@@ -5,10 +5,10 @@
 -- → how many
 local due = redis.call('ZRANGEBYSCORE', keys.asks, '-inf', now_ms(), 'LIMIT', 0, args.most)
 for _, id in ipairs(due) do
-  local state = redis.call('HGET', 'rc:ask:' .. id, 'state')
-  if state == 'open' then
+  local state, turn = unpack(redis.call('HMGET', 'rc:ask:' .. id, 'state', 'turn'))
+  if state == 'open' and turn ~= '' then
     lapse(id)
-  elseif state == 'lapsed' then
+  elseif state == 'open' or state == 'lapsed' then
     close_ask(id, 'expired', 'Nobody answered in time.')
   elseif state == 'granted' then
     close_ask(id, 'expired')

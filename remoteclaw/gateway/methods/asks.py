@@ -25,7 +25,7 @@ async def _show(call: Call, params: contract.AskParams) -> contract.Ask:
 
 async def _answer(call: Call, params: contract.AnswerParams) -> contract.AnswerResult:
     told = await answer_as_operator(
-        call.fleet, call.config, params.id, params.verdict, params.reason
+        call.fleet, call.home, call.config, params.id, params.verdict, params.reason
     )
     return contract.AnswerResult(counts=told.counts, detail=told.text)
 

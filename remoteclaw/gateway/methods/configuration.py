@@ -15,14 +15,21 @@ from remoteclaw.config.model import Config
 from remoteclaw.config.secrets import part, redacted
 from remoteclaw.config.tool_policy import approval_rule
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.fleet.approvals import Approval
-from remoteclaw.gateway.approvals import approval_of, approve, reject
+from remoteclaw.fleet.asks import Request, record_args
 from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.changes import decide, request_of, shown_in_chat
 from remoteclaw.gateway.rights import subject_of_caller
 from remoteclaw.tools import configuration as contract
 from remoteclaw.tools.base import NoParams
 
 __all__ = ["HANDLERS"]
+
+NEEDS_APPROVAL = (
+    "Nothing was changed yet: a person has to allow it within an hour ({rule}). {where} Go on "
+    "without waiting for it: you are told what becomes of it."
+)
+IN_CHAT = "They are asked in this chat."
+AT_HOST = "An operator does, with `remoteclaw config approve {id}` on {host}."
 
 _Planned = Callable[[ConfigFile, FileContent], PlannedChange]
 
@@ -121,60 +128,68 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
             needs_restart=plan.needs_restart,
             overridden_by=file.overrides_hiding(plan),
         )
-        approval = None
+        asked = None
         if rule:
-            approval = await approval_of(call, plan)
-            answer = _needs_approval(answer, content, approval, rule)
-        note = {"type": "config_asked" if approval else "config_changed", "changed": plan.paths}
+            request = request_of(call, plan)
+            shown = shown_in_chat(call, request)
+            asked = record_args(request, shown, keep_ms=call.config.record.keep_ms)
+            where = IN_CHAT if shown else AT_HOST.format(id=request.id, host=call.home.host_id)
+            told = {
+                "status": "needs_approval",
+                "hash": content.hash,
+                "approval_id": request.id,
+                "detail": NEEDS_APPROVAL.format(rule=rule, where=where),
+            }
+            answer = answer.model_copy(update=told)
+        note = {"type": "config_asked" if asked else "config_changed", "changed": plan.paths}
         await call.fleet.calls.change(
             call.caller,
             call.id,
             answer.model_dump_json(by_alias=False),
             note={**note, "tool": call.method.tool},
-            approval=approval,
+            asked=asked,
         )
-        if not approval:
+        if not asked:
             await file.write(plan)
         return answer
 
 
-def _needs_approval(
-    answer: contract.Changed, content: FileContent, approval: Approval, rule: str
-) -> contract.Changed:
-    """Return the answer about a change that waits for approval: nothing is changed yet."""
-    more = {
-        "status": "needs_approval",
-        "hash": content.hash,
-        "approval_id": approval.id,
-        "detail": (
-            f"Nothing was changed yet: a person has to approve it within an hour ({rule}), "
-            f"with `remoteclaw config approve {approval.id}` on {approval.host}."
-        ),
-    }
-    return answer.model_copy(update=more)
-
-
 async def _approvals(call: Call, params: NoParams) -> contract.ApprovalsResult:
-    return contract.ApprovalsResult(
-        approvals=tuple(
-            contract.Approval.model_validate(one, from_attributes=True, by_name=True)
-            for one in await call.fleet.approvals.list()
-        )
+    waiting = await call.fleet.asks.waiting()
+    return contract.ApprovalsResult(approvals=tuple(_shown(one) for one in waiting if one.change))
+
+
+def _shown(request: Request) -> contract.Approval:
+    change = request.change
+    assert change, "it is for a change"
+    return contract.Approval(
+        id=request.id,
+        host=change.host,
+        tool=request.tool,
+        patch=change.patch,
+        changed=tuple(change.changed),
+        needs_restart=tuple(change.needs_restart),
+        session_key=str(request.session),
+        senders=tuple(request.people),
+        asked_ms=request.asked_ms,
+        expires_ms=request.until_ms,
     )
 
 
 async def _approve(call: Call, params: contract.ApprovalParams) -> contract.Changed:
-    change = await approve(call.fleet, call.home, params.id)
+    request = await decide(call.fleet, call.home, call.config, params.id, "once")
+    assert request.change, "it is for a change"
     return contract.Changed(
         status="applied",
-        hash=change.after,
-        changed=tuple(change.changed),
-        needs_restart=tuple(change.needs_restart),
+        hash=request.change.after,
+        changed=tuple(request.change.changed),
+        needs_restart=tuple(request.change.needs_restart),
+        detail=request.became or None,
     )
 
 
 async def _reject(call: Call, params: contract.ApprovalParams) -> contract.Rejected:
-    await reject(call.fleet, call.home, params.id)
+    await decide(call.fleet, call.home, call.config, params.id, "deny")
     return contract.Rejected(status="rejected")
 
 

@@ -1,0 +1,84 @@
+"""Changes of the configuration that people are asked for; operators decide them here, too."""
+
+from remoteclaw.bridge.scrubber import Scrubber, secrets_of
+from remoteclaw.bridge.wanted import as_seen
+from remoteclaw.commands.answering import answer_as_operator
+from remoteclaw.config.approvals import can_be_asked
+from remoteclaw.config.edit import PlannedChange
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config
+from remoteclaw.errors import CallRefused
+from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.asks import Change, Request, Verdict, new_id, shown_by
+from remoteclaw.gateway.call import Call
+from remoteclaw.host.terminal import fenced
+from remoteclaw.messages import people_of
+
+__all__ = ["decide", "request_of", "shown_in_chat"]
+
+WANTS = "**{agent}** asks to change the configuration:\n\n{block}"
+RESTART = "\n\nIt would hold after a restart: {needs}."
+
+
+def request_of(call: Call, plan: PlannedChange) -> Request:
+    """Return the request for a change that an agent wants."""
+    assert call.caller is not None, "operators' changes don't wait"
+    entries = call.turn.entries
+    change = Change(
+        host=call.home.host_id,
+        patch=plan.patch,
+        base=plan.before.hash,
+        after=plan.after.hash,
+        changed=plan.paths,
+        needs_restart=plan.needs_restart,
+    )
+    return Request(
+        id=new_id(),
+        session=call.caller.session,
+        turn=call.turn.id,
+        tool=call.tool.tool,
+        what=as_seen(plan.diff, Scrubber(secrets_of(call.config))),
+        where=call.home.host_id,
+        deliver=entries[-1].deliver,
+        people=people_of(entries),
+        change=change,
+    )
+
+
+def shown_in_chat(call: Call, request: Request) -> tuple[str, bytes, bytes] | None:
+    """Return the message that shows a request in its conversation; None if nobody is asked there.
+
+    Then it waits for an operator.
+    """
+    assert request.change, "it is for a change"
+    session, message = request.session, call.turn.entries[-1].message
+    if request.deliver != "channel" or not can_be_asked(call.config, session):
+        return None
+    needs = ", ".join(request.change.needs_restart)
+    text = WANTS.format(agent=session.agent, block=fenced(request.what, "diff"))
+    return shown_by(
+        request,
+        keys.reply_stream(session.provider, session.account),
+        message.channel_id,
+        message.thread_id,
+        attempt=call.turn.attempt,
+        text=text + (RESTART.format(needs=needs) if needs else ""),
+    )
+
+
+async def decide(fleet: Fleet, home: Home, config: Config, id_: str, verdict: Verdict) -> Request:
+    """Decide a change as the operator; return the request as it is then.
+
+    Raises `CallRefused` if that doesn't count, or can't be done.
+    """
+    request = await fleet.asks.find(id_)
+    if request is None or request.change is None:
+        raise CallRefused(
+            "NOT_FOUND",
+            f"No change {id_!r} waits for an answer: `remoteclaw config approvals` shows those "
+            "that do, each for an hour or until it is decided.",
+        )
+    told = await answer_as_operator(fleet, home, config, id_, verdict)
+    if not told.counts:
+        raise CallRefused("INVALID_REQUEST", told.text)
+    return await fleet.asks.named(id_)
