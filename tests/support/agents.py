@@ -121,7 +121,10 @@ class AgentCli:
                 "GEMINI_API_KEY": "nobody's key",
                 "NO_COLOR": "1",
             },
-            "opencode": {"OPENCODE_CONFIG_CONTENT": self._opencode_config},
+            "opencode": {
+                "OPENCODE_CONFIG_CONTENT": self._opencode_config,
+                "npm_config_offline": "true",  # else each new home fetches a package
+            },
             "demo": {},
         }[self.name]
 
