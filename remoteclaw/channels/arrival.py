@@ -122,8 +122,7 @@ class Arrival:
         match await access.verdict(incoming):
             case verdict if incoming.choice is not None:
                 is_known = verdict is Verdict.ADMITTED
-                told = await self._chosen(access, incoming.choice) if is_known else Told(NOT_YOURS)
-                await self._tell_chosen(told)
+                await self._tell_chosen(await self._chosen(access, incoming.choice, is_known))
             case verdict if incoming.reaction is not None:
                 if verdict is Verdict.ADMITTED:
                     await self._react(access.config)
@@ -157,8 +156,11 @@ class Arrival:
                 about, emoji, once=self._name, sid=of.sid, keep_ms=keep_ms
             )
 
-    async def _chosen(self, access: Access, choice: Choice) -> Told:
-        """Answer a request by what was chosen on its card, and return what is told of that."""
+    async def _chosen(self, access: Access, choice: Choice, is_known: bool) -> Told:
+        """Answer a request by what was chosen on its card, and return what is told of that.
+
+        Who is not let in may do so only where the configuration has others asked.
+        """
         door, incoming = self.door, self.incoming
         request = await door.fleet.asks.find(choice.request)
         if request is None:
@@ -167,8 +169,13 @@ class Arrival:
         if meant is None:
             return Told(GONE)
         verdict, words = meant
-        of = request.session
-        if (of.provider, of.account, of.channel_id) != (door.provider, door.account, incoming.chat):
+        at = request.place
+        is_there = (at.provider, at.account, at.chat) == (
+            *(door.provider, door.account, incoming.chat),
+        )
+        if not is_known and not (is_there and request.chat):
+            return Told(NOT_YOURS)
+        if not is_there:
             return Told(ELSEWHERE)
         return await answer_request(
             door.fleet,

@@ -270,9 +270,10 @@ async def in_words(asked: Asked) -> Answer:
 
 
 async def in_passing(text: str, asked: Asked) -> Answer | None:
-    """Take a message as an answer: a reply to a question or a plan, or the number of a choice.
+    """Take a message as an answer: a reply to a request, or the number of a choice.
 
-    None if it is none. A number counts where one request of the conversation waits alone.
+    None if it is none. A number alone counts where one request waits alone; one of another
+    conversation, while no agent has written below it: the number may be meant for that.
     """
     is_number = _NUMBERS.fullmatch(text)
     if not text or not (is_number or asked.reply_to):
@@ -292,7 +293,7 @@ async def in_passing(text: str, asked: Asked) -> Answer | None:
             return None
         if here.is_unclear:
             return Answer(here.which)
-        return await _tell(asked, here.waiting[0], *meant)
+        return await _tell(asked, request, *meant)
     return None
 
 
@@ -301,33 +302,49 @@ class _Here:
     """The requests that an answer without an ID may be about."""
 
     waiting: Sequence[Request]
+    elsewhere: Sequence[Request]
+    """Those of the conversation that another chat shows."""
     again: Request | None
     """The one that the message has answered already: it is read twice after a crash."""
     is_unclear: bool
     """Whether another one has just ended, and not by this person, or the agent has said more since:
     they may mean that."""
     is_over: bool
-    """Whether a newer turn has begun: a number is for its agent."""
+    """Whether a newer turn has begun, or an agent has written below what is another conversation's:
+    a number is for that."""
 
     @classmethod
     async def of(cls, asked: Asked) -> "_Here":
-        found = await asked.fleet.asks.newest(asked.session.sid)
+        own = await asked.fleet.asks.newest(asked.session.sid)
+        others, last = await asked.fleet.asks.shown_in(asked.session.place)
+        found = [*(one for one in own if one.chat is None), *others]
         who, since_ms = person(asked.session.provider, asked.sender), now_ms() - UNCLEAR_MS
         ended = [one for one in found if one.ended_ms > since_ms and not one.is_waiting]
         waiting = [one for one in found if one.is_waiting]
         is_said = is_over = False
-        if len(waiting) == 1:
+        if len(waiting) == 1 and waiting[0].chat:
+            is_said = last != waiting[0].id
+            is_over = is_said or bool(asked.reply_to)
+        elif len(waiting) == 1:
             is_said, is_over = await asked.fleet.asks.said_since(waiting[0])
+        name = _message(asked)
         return cls(
             waiting,
-            next((one for one in found if asked.id and one.message == asked.id), None),
+            [one for one in own if one.chat and one.is_waiting],
+            next((one for one in (*own, *others) if name and one.message == name), None),
             is_said or any(one.answer is None or one.answer.by != who for one in ended),
             is_over,
         )
 
     @property
     def which(self) -> str:
-        return WHICH.format(there=", ".join(f"`{one.id}`" for one in self.waiting))
+        there = ", ".join(f"`{one.id}`" for one in self.waiting or self.elsewhere)
+        return WHICH.format(there=there)
+
+
+def _message(asked: Asked) -> str:
+    """Return a name of the message, which its id is in its own chat alone."""
+    return f"{asked.session.place} {asked.id}" if asked.id else ""
 
 
 def _numbered(request: Request, text: str) -> tuple[Verdict, str] | None:
@@ -354,7 +371,8 @@ async def _request(asked: Asked, id_: str) -> Request | Answer:
         return here.again
     if len(here.waiting) == 1 and not here.is_unclear:
         return here.waiting[0]
-    return Answer(here.which if here.waiting else "Nothing waits for an answer here.")
+    is_any = here.waiting or here.elsewhere
+    return Answer(here.which if is_any else "Nothing waits for an answer here.")
 
 
 async def _tell(asked: Asked, request: Request, verdict: Verdict, words: str) -> Answer:
@@ -370,9 +388,9 @@ async def _tell(asked: Asked, request: Request, verdict: Verdict, words: str) ->
         name=asked.sender_name or asked.sender,
         is_owner=asked.is_owner,
         words=words,
-        message=asked.id,
+        message=_message(asked),
     )
-    is_here = request.session == asked.session
+    is_here = request.session == asked.session or request.chat == asked.session.place
     return Answer("" if is_here and told.is_shown else told.text)
 
 

@@ -6,7 +6,7 @@ answer counts, too. `answer()` is for every door: chats, the gateway, the comman
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import orjson
@@ -20,7 +20,8 @@ from remoteclaw.fleet.inbound import APPEND_S, encode_entry, entry_args, entry_k
 from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import Attachment, Deliver, SessionKey
+from remoteclaw.host.terminal import one_line
+from remoteclaw.messages import Attachment, ChatPlace, Deliver, Entry, SessionKey, person
 from remoteclaw.protocols import Card
 
 if TYPE_CHECKING:
@@ -31,10 +32,12 @@ __all__ = [
     "Asks",
     "Change",
     "Request",
+    "Shown",
     "State",
     "TurnAsks",
     "Verdict",
     "new_id",
+    "of_other_chat",
     "record_args",
     "shown_by",
 ]
@@ -58,6 +61,21 @@ State = Literal[
 #: What stands in the message that shows a request where what became of it will; no agent knows it.
 CLOSING = "%CLOSING-{id}%"
 
+#: What a conversation is told whose requests go to another chat: nothing of what is asked for.
+ELSEWHERE = {
+    "told": "I have to ask a person elsewhere before I go on: request `{id}`.",
+    "became": "Request `{id}`: {closing}",
+    "unreached": (
+        "The chat where that is asked can't be reached, so nobody was shown request `{id}`. Who "
+        "may answer it can do so here, with its name: `/allow {id}`, `/deny {id}` or, to a "
+        "question, `/answer {id} TEXT`. `remoteclaw asks show {id}` shows what it is about, and "
+        "why that chat does not."
+    ),
+}
+
+#: How many people are named for whom something is asked in another chat.
+MOST_NAMED = 3
+
 #: The answers to a request for a permission.
 PERMISSION = (
     ("once", "Allow once"),
@@ -80,6 +98,21 @@ CHANGE_MS = 3600 * 1000
 def new_id() -> str:
     """Return the id of a request."""
     return "".join(secrets.choice(ALPHABET) for _ in range(ID_LENGTH))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What shows a request, and says what became of it."""
+
+    stream: str
+    card: bytes
+    """The message that shows it."""
+    closing: bytes
+    """What takes its place; in it stands where the words of what became of it will."""
+    here: str | None = None
+    """The conversation's stream, if the card is in another chat."""
+    elsewhere: Mapping[str, bytes] = field(default_factory=dict)
+    """What the conversation is then `told`, what `became` of it, and that it is `unreached`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +173,8 @@ class Request:
     """The answers that a question proposes."""
     is_multiple: bool = False
     """Whether several of them can be chosen."""
+    chat: ChatPlace | None = None
+    """Where people are asked instead of the conversation."""
     before: str = ""
     """The questions before it in the same call, with their answers."""
     is_plan: bool = False
@@ -150,6 +185,8 @@ class Request:
     asked_ms: int = 0
     shown: str = ""
     """The platform's id of the message that shows it."""
+    unshown: str = ""
+    """Why that chat does not show it."""
     until_ms: int = 0
     """Until when it can be answered, or what was granted passes, or the turn waits."""
     answer: Answered | None = None
@@ -168,10 +205,11 @@ class Request:
     def decode(cls, id_: str, fields: Mapping[bytes, bytes]) -> Self:
         """Return a request as Redis has it."""
         told: dict[str, Any] = orjson.loads(fields[b"request"])
-        answer, file = fields.get(b"answer"), told.get("file")
+        answer, file, chat = fields.get(b"answer"), told.get("file"), told.get("chat")
         change = told.pop("change", None)
         told["session"] = SessionKey.parse(told["session"])
         told["file"] = Attachment(**file) if file else None
+        told["chat"] = ChatPlace(**chat) if chat else None
         return cls(
             **told,
             id=id_,
@@ -182,6 +220,7 @@ class Request:
             shown=fields.get(b"shown", b"").decode(),
             change=Change(**change) if change else None,
             became=fields.get(b"became", b"").decode(),
+            unshown=fields.get(b"unshown", b"").decode(),
             message=fields.get(b"message", b"").decode(),
             waits_ms=int(fields.get(b"waits_ms") or 0),
             ended_ms=int(fields.get(b"closed_ms") or fields.get(b"answered_ms") or 0),
@@ -194,7 +233,7 @@ class Request:
         told["file"] = self.file.model_dump() if self.file else None
         if self.change:
             told["change"] = asdict(self.change)
-        return orjson.dumps(told)
+        return orjson.dumps(told)  # a place is a table
 
     @property
     def offered(self) -> tuple[tuple[str, str], ...]:
@@ -209,6 +248,11 @@ class Request:
         return (*numbered, ("deny", "No answer"))
 
     @property
+    def place(self) -> ChatPlace:
+        """Where it is shown."""
+        return self.chat or self.session.place
+
+    @property
     def is_waiting(self) -> bool:
         """Whether it can be answered."""
         return self.state in ("open", "lapsed")
@@ -221,53 +265,75 @@ class Request:
 
 _KEPT = (
     *("turn", "tool", "what", "where", "deliver", "people"),
-    *("is_question", "choices", "is_multiple", "before", "is_plan", "offers_edits"),
+    *("is_question", "choices", "is_multiple", "before", "is_plan", "offers_edits", "chat"),
 )
 
 
-def shown_by(
-    request: Request,
-    stream: str,
-    channel_id: str,
-    thread_id: str | None,
-    *,
-    attempt: int,
-    text: str,
-    how: str = "",
-) -> tuple[str, bytes, bytes]:
-    """Return what shows a request: the stream of the message, itself, and what becomes of it.
+def shown_by(request: Request, *, attempt: int, text: str, how: str = "") -> Shown:
+    """Return what shows a request; `how` says how it is answered, as long as it can be."""
 
-    `how` says how it is answered, as long as it can be.
-    """
-
-    def payload(text: str, choices: Sequence[tuple[str, str]], *files: Attachment) -> bytes:
+    def payload(
+        place: ChatPlace, part: str, text: str, card: Card | None = None, *files: Attachment
+    ) -> bytes:
         said = reply_payload(
             sid=request.session.sid,
             turn=request.turn,
             attempt=attempt,
             index=0,
-            channel_id=channel_id,
-            thread_id=thread_id,
+            channel_id=place.chat,
+            thread_id=place.thread,
             text=text,
             attachments=files,
-            call=f"ask:{request.id}" + ("" if choices else ":closed"),
-            card=Card(request.id, tuple(choices)),
+            call=f"ask:{request.id}{part}",
+            card=card,
         )
         return orjson.dumps(said)
 
-    closing = payload(f"{text}\n\n{CLOSING.format(id=request.id)}", ())
-    files = [request.file] if request.file else []
-    return stream, payload(f"{text}{how}", request.offered, *files), closing
+    at, here = request.place, request.session.place
+    closing = CLOSING.format(id=request.id)
+    told = {}
+    if request.chat:
+        told = {
+            name: payload(here, f":{name}", words.format(id=request.id, closing=closing))
+            for name, words in ELSEWHERE.items()
+        }
+    card, files = Card(request.id, tuple(request.offered)), [request.file] if request.file else []
+    return Shown(
+        keys.reply_stream(at.provider, at.account),
+        payload(at, "", f"{text}{how}", card, *files),
+        payload(at, ":closed", f"{text}\n\n{closing}", Card(request.id, ())),
+        here=keys.reply_stream(here.provider, here.account) if told else None,
+        elsewhere=told,
+    )
 
 
-def record_args(
-    request: Request, shown: tuple[str, bytes, bytes] | None, *, keep_ms: int
-) -> tuple[Keys, Arguments]:
+def of_other_chat(request: Request, entries: Sequence[Entry]) -> str:
+    """Return for whom it is, and where, if another chat than that shows it."""
+    if request.chat is None:
+        return ""
+    messages = [entry.message for entry in entries]
+    names = {person(one.provider, one.from_): one.user_name for one in messages}
+    people = [
+        _code(one) + (f" ({_code(name)})" if (name := names.get(one)) else "")
+        for one in request.people
+    ]
+    if more := len(people[MOST_NAMED:]):
+        people[MOST_NAMED:] = [f"{more} more"]
+    told = f" for {', '.join(people)}" if people else ""
+    return f",{told} in {_code(str(request.session.place))},"
+
+
+def _code(text: str) -> str:
+    """Return words of other people as Markdown that says nothing more."""
+    return f"`{one_line(text, most=120).replace('`', chr(39))}`"
+
+
+def record_args(request: Request, shown: Shown | None, *, keep_ms: int) -> tuple[Keys, Arguments]:
     """Return the keys and arguments of a script that makes a request."""
-    replies, card, closing = shown or (None, None, None)
-    sid = request.session.sid
+    sid, elsewhere = request.session.sid, shown.elsewhere if shown else {}
     names: Keys = {
-        "replies": replies,
+        "replies": shown.stream if shown else None,
+        "here": shown.here if shown else None,
         "ask": keys.ask(request.id),
         "asks": keys.ASKS,
         "asked": keys.asked(sid),
@@ -280,8 +346,11 @@ def record_args(
         "keep_ms": max(keep_ms, LEAST_KEPT_MS),
         "most": MOST_OF_SESSION,
         "most_of_all": MOST_OF_ALL,
-        "card": card,
-        "closing": closing,
+        "card": shown.card if shown else None,
+        "closing": shown.closing if shown else None,
+        "told": elsewhere.get("told"),
+        "here_closing": elsewhere.get("became"),
+        "unreached": elsewhere.get("unreached"),
     }
 
 
@@ -351,6 +420,15 @@ class Asks:
         turn, finished, said_ms = await self._scripts.call(client.hmget, name, fields)
         is_over = (turn or finished or b"").decode() != request.turn
         return int(said_ms or 0) > request.waits_ms, is_over
+
+    async def shown_in(self, place: ChatPlace) -> tuple[list[Request], str]:
+        """Return the requests of other conversations that a chat shows or has shown, oldest first.
+
+        With them the id of the last thing there: a request; nothing if it is an agent's message.
+        """
+        client = self._scripts.client
+        ids = await self._scripts.call(client.zrange, keys.asked_in(place), 0, -1)
+        return await self._read(ids), ids[-1].decode() if ids else ""
 
     async def _read(self, ids: Sequence[bytes]) -> list[Request]:
         client = self._scripts.client
@@ -498,9 +576,9 @@ class TurnAsks:
         is_again: bool,
         hold_ms: int,
         keep_ms: int,
-        shown: tuple[str, bytes, bytes] | None,
+        shown: Shown | None,
     ) -> tuple[Literal["open", "allowed", "again", "full"], str]:
-        """Ask people, with a message that shows it: its stream, itself, and what becomes of it.
+        """Ask people, with a message that shows it.
 
         `digest` names exactly what would be done, and `rule` what is allowed with it for the
         conversation, as `is_edit` is with a plan. Return "open" and the request's id, which may be

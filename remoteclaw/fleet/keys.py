@@ -9,9 +9,10 @@ belongs to the sessions that a session has started.
 import hashlib
 from dataclasses import replace
 from typing import Literal
+from urllib.parse import quote
 
 from remoteclaw.clock import boot_id
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import ChatPlace, SessionKey
 
 Lane = Literal["agents", "background"]
 
@@ -275,6 +276,13 @@ def ask(ask_id: str) -> str:
 def asked(sid: str) -> str:
     """Sorted set: the session's requests to people, by when they were made (ms)."""
     return f"rc:asked:{{{sid}}}"
+
+
+def asked_in(chat: ChatPlace) -> str:
+    """Sorted set: the requests of other conversations that a chat shows, by when they came there
+    (ms), and what an agent has written below them, without a name; a day."""
+    place = quote(str(chat), safe="/:")
+    return f"rc:askedin:{place}"
 
 
 def rules(sid: str) -> str:

@@ -23,7 +23,7 @@ from remoteclaw.fleet.connection import Scripts, announcements
 from remoteclaw.fleet.history import MOST, History, shortened
 from remoteclaw.fleet.reply import NewerReply, decode_reply
 from remoteclaw.host.process import identity, is_alive
-from remoteclaw.messages import Attachment
+from remoteclaw.messages import Attachment, ChatPlace
 from remoteclaw.protocols import Operation, Reply
 
 __all__ = ["CLAIM_MS", "GivenUp", "Mark", "ReplyReader"]
@@ -44,6 +44,9 @@ KNOWN_MS = 7 * 24 * 3600 * 1000
 ANSWER_MS = 24 * 3600 * 1000
 #: How long is known what a message of a platform says, in milliseconds.
 SAID_MS = 7 * 24 * 3600 * 1000
+#: How long is known which requests of other conversations a chat shows, in milliseconds: a little
+#: longer than they can be answered.
+SHOWN_MS = 25 * 3600 * 1000
 #: How long a reply of a newer version is left alone, in seconds: longer than a claim lasts, so that
 #: a newer adapter, which can deliver it, becomes the stream's reader meanwhile.
 NEWER_S = 15.0
@@ -333,6 +336,7 @@ class ReplyReader:
         said = {"sid": reply.sid, "turn": reply.turn, "entries": entries, "call": reply.call}
         is_letter = given_up and reply.call is None
         is_seen = not given_up and (reply.text or reply.attachments)
+        place = ChatPlace(self.provider, self.account, reply.channel_id, reply.thread_id)
         history = keys.history(self.provider, self.account, reply.channel_id)
         line = {
             "ids": ids,
@@ -352,6 +356,7 @@ class ReplyReader:
                 "state": keys.state(reply.sid),
                 "receipts": keys.receipts(reply.call) if reply.call else None,
                 "ask": keys.ask(reply.card.id) if reply.card and reply.card.choices else None,
+                "asked_in": keys.asked_in(place),
                 "history": history if history_ms and is_seen else None,
                 "outcomes": [keys.outcome_prefix(reply.sid) + entry for entry in entries],
                 "blobs": blobs,
@@ -375,6 +380,9 @@ class ReplyReader:
                 "line": orjson.dumps(line),
                 "most": MOST,
                 "keep_ms": history_ms,
+                "request": reply.card.id if reply.card else None,
+                "is_agents": reply.card is None and reply.sid != keys.OPERATOR,
+                "shown_ms": SHOWN_MS,
             },
             deadline=math.inf,
         )

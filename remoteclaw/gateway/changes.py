@@ -3,20 +3,20 @@
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.bridge.wanted import as_seen
 from remoteclaw.commands.answering import answer_as_operator
-from remoteclaw.config.approvals import can_be_asked
+from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.edit import PlannedChange
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.asks import Change, Request, Verdict, new_id, shown_by
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.asks import Change, Request, Shown, Verdict, new_id, of_other_chat, shown_by
 from remoteclaw.gateway.call import Call
 from remoteclaw.host.terminal import fenced
 from remoteclaw.messages import people_of
 
 __all__ = ["decide", "request_of", "shown_in_chat"]
 
-WANTS = "**{agent}** asks to change the configuration:\n\n{block}"
+WANTS = "**{agent}**{about} asks to change the configuration:\n\n{block}"
 RESTART = "\n\nIt would hold after a restart: {needs}."
 
 
@@ -40,27 +40,26 @@ def request_of(call: Call, plan: PlannedChange) -> Request:
         what=as_seen(plan.diff, Scrubber(secrets_of(call.config))),
         where=call.home.host_id,
         deliver=entries[-1].deliver,
+        chat=approvals_of(call.config, call.caller.session).chat,
         people=people_of(entries),
         change=change,
     )
 
 
-def shown_in_chat(call: Call, request: Request) -> tuple[str, bytes, bytes] | None:
-    """Return the message that shows a request in its conversation; None if nobody is asked there.
+def shown_in_chat(call: Call, request: Request) -> Shown | None:
+    """Return the message that shows a request in a chat; None if nobody is asked there.
 
     Then it waits for an operator.
     """
     assert request.change, "it is for a change"
-    session, message = request.session, call.turn.entries[-1].message
+    session, entries = request.session, call.turn.entries
     if request.deliver != "channel" or not can_be_asked(call.config, session):
         return None
     needs = ", ".join(request.change.needs_restart)
-    text = WANTS.format(agent=session.agent, block=fenced(request.what, "diff"))
+    about = of_other_chat(request, entries)
+    text = WANTS.format(agent=session.agent, about=about, block=fenced(request.what, "diff"))
     return shown_by(
         request,
-        keys.reply_stream(session.provider, session.account),
-        message.channel_id,
-        message.thread_id,
         attempt=call.turn.attempt,
         text=text + (RESTART.format(needs=needs) if needs else ""),
     )

@@ -18,8 +18,15 @@ from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused
 from remoteclaw.events import Intent, PermissionEvent, Question
-from remoteclaw.fleet import keys
-from remoteclaw.fleet.asks import Answered, Request, TurnAsks, new_id, shown_by
+from remoteclaw.fleet.asks import (
+    Answered,
+    Request,
+    Shown,
+    TurnAsks,
+    new_id,
+    of_other_chat,
+    shown_by,
+)
 from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.host.terminal import fenced
@@ -172,6 +179,7 @@ class Permissions:
             what=what,
             where=event.where,
             deliver=self._turn.entries[-1].deliver,
+            chat=self._approvals.chat,
             people=people_of(self._turn.entries),
             is_question=question is not None,
             choices=[label for label, _ in question.choices] if question else (),
@@ -221,9 +229,8 @@ class Permissions:
                 return told, name
             is_again = not is_again
 
-    def _shown(self, request: Request, *, is_again: bool) -> tuple[str, bytes, bytes]:
-        """Return the stream of the message that shows a request, itself, and what becomes of it."""
-        session, message = self._lease.session, self._turn.entries[-1].message
+    def _shown(self, request: Request, *, is_again: bool) -> Shown:
+        """Return what shows a request."""
         how = ""
         if request.is_question:
             several = SEVERAL if request.is_multiple else ""
@@ -232,11 +239,10 @@ class Permissions:
             how = f"\n\n{HOW_TO_CHANGE.format(id=request.id)}"
         return shown_by(
             request,
-            keys.reply_stream(session.provider, session.account),
-            message.channel_id,
-            message.thread_id,
             attempt=self._turn.attempt,
-            text=_words(request, is_again=is_again),
+            text=_words(
+                request, about=of_other_chat(request, self._turn.entries), is_again=is_again
+            ),
             how=how,
         )
 
@@ -309,7 +315,7 @@ class Permissions:
         return Decision("deny", f"{told}\n\n{earlier}".strip())
 
 
-def _words(request: Request, *, is_again: bool) -> str:
+def _words(request: Request, *, about: str, is_again: bool) -> str:
     """Return a request as a message shows it: what would be done comes first, as it is."""
     again = (
         "\n\nAn earlier try at this was cut off: it may have been done already." if is_again else ""
@@ -320,7 +326,7 @@ def _words(request: Request, *, is_again: bool) -> str:
     elif request.is_plan:
         wants = "asks to go on with this plan"
     whole = f"\n\nAll of it is in the file {request.file.name}." if request.file else ""
-    return f"**{request.session.agent}** {wants}:\n\n{fenced(request.what)}{whole}{again}"
+    return f"**{request.session.agent}**{about} {wants}:\n\n{fenced(request.what)}{whole}{again}"
 
 
 def _asked(question: Question) -> str:

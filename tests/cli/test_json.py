@@ -26,8 +26,8 @@ JOB = (
 RUN = "jobId dueMs due status runId detail isManual durationMs"
 LETTER = "id session account reference category detail attempts given_up_ms"
 ASK = (
-    "id session agent tool what is_question choices is_multiple where people state asked_ms "
-    "until_ms answer"
+    "id session agent tool what is_question choices is_multiple where chat unshown people state "
+    "asked_ms until_ms answer"
 )
 
 #: What is typed before `--json`, and the names in what it prints, or in the first thing of a list.

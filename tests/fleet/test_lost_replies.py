@@ -232,7 +232,7 @@ async def test_a_change_of_the_configuration(lossy: tuple[Fleet, Proxy]) -> None
     fleet, proxy = lossy
     lost = lose(proxy, "call_change")
     request = change_request(SESSION)
-    shown = shown_by(request, REPLIES, "chat-1", None, attempt=1, text="?")
+    shown = shown_by(request, attempt=1, text="?")
 
     asked = record_args(request, shown, keep_ms=0)
     await fleet.calls.change(None, "c", "made", note=None, asked=asked)

@@ -174,9 +174,21 @@ MUTANTS = (
     ),
     Mutant(
         "a stranger's button",
-        before="await self._chosen(access, incoming.choice) if is_known else Told(NOT_YOURS)",
-        after="await self._chosen(access, incoming.choice)",
+        before="if not is_known and not (is_there and request.chat):",
+        after="if False:",
         test="test_a_button_answers_and_the_agent_goes_on",
+    ),
+    Mutant(
+        "operators who have to be let in as well",
+        before="if not is_known and not (is_there and request.chat):",
+        after="if not is_known:",
+        test="test_who_may_answers_in_a_group_that_was_not_let_in",
+    ),
+    Mutant(
+        "a button in the conversation of what another chat is asked",
+        before="at = request.place",
+        after="at = request.session.place",
+        test="test_another_chat_answers_and_both_learn_what_came_of_it",
     ),
     Mutant(
         "a button from another chat",

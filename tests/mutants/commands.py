@@ -172,6 +172,30 @@ MUTANTS = (
         test="test_a_number_is_not_for_what_the_agent_has_written_over[words]",
     ),
     Mutant(
+        "a number that is meant for what an agent wrote",
+        before="is_said = last != waiting[0].id",
+        after="is_said = False",
+        test="test_a_number_counts_until_an_agent_has_written_below_the_card",
+    ),
+    Mutant(
+        "a number in the conversation for what another chat is asked",
+        before="found = [*(one for one in own if one.chat is None), *others]",
+        after="found = [*own, *others]",
+        test="test_another_chat_answers_and_both_learn_what_came_of_it",
+    ),
+    Mutant(
+        "a reply to a card that says nothing",
+        before="meant = _numbered(request, text) or ((",
+        after="meant = ((",
+        test="test_a_number_counts_until_an_agent_has_written_below_the_card",
+    ),
+    Mutant(
+        "an answer that the other chat is told twice",
+        before="or request.chat == asked.session.place",
+        after="",
+        test="test_words_in_the_other_chat_answer",
+    ),
+    Mutant(
         "a question that is allowed",
         before="if request.is_question and (",
         after="if False and (",

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a name that poses as another person's",
+        before="_code(name)",
+        after="name",
+        test="test_another_chat_answers_and_both_learn_what_came_of_it",
+    ),
+    Mutant(
         "a title that stays when a new conversation begins",
         before='is_new = command is not None and command.name == "reset"',
         after="is_new = False",

@@ -1146,4 +1146,34 @@ MUTANTS = (
         test="test_a_late_answer_wakes_the_agent",
         within="answer",
     ),
+    Mutant(
+        "a conversation that is not told what came of its request",
+        before="for _, place in ipairs({'', 'here_'}) do",
+        after="for _, place in ipairs({''}) do",
+        test="test_another_chat_answers_and_both_learn_what_came_of_it",
+    ),
+    Mutant(
+        "a conversation that is not told that another chat is asked",
+        before="put_reply(keys.here, it.told)",
+        after="",
+        test="test_another_chat_answers_and_both_learn_what_came_of_it",
+    ),
+    Mutant(
+        "a request that nobody has seen and nobody hears of",
+        before="if state == 'open' or state == 'lapsed' then put_reply(here, unreached) end",
+        after="",
+        test="test_a_chat_that_can_not_be_reached_is_told_of_in_the_conversation",
+    ),
+    Mutant(
+        "an agent's message that is not seen below a card",
+        before="redis.call('ZADD', keys.asked_in, now, '')",
+        after="",
+        test="test_a_number_counts_until_an_agent_has_written_below_the_card",
+    ),
+    Mutant(
+        "a card that is not known where it is shown",
+        before="redis.call('ZADD', keys.asked_in, now, args.request)",
+        after="",
+        test="test_words_in_the_other_chat_answer",
+    ),
 )

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a request that goes to the conversation all the same",
+        before="chat=self._approvals.chat,",
+        after="",
+        test="test_another_chat_answers_and_both_learn_what_came_of_it",
+    ),
+    Mutant(
         "a quiet session that shows its tools",
         before="[] if is_quiet else [asdict(tool) for tool in self._activity]",
         after="[asdict(tool) for tool in self._activity]",

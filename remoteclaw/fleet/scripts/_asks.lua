@@ -22,13 +22,16 @@ local function keep_ask(ask)
   if file then redis.call('PEXPIRE', file, keep_ms) end
 end
 
--- Have the messages that show a request say what became of it.
+-- Have the messages that show a request say what became of it, and the conversation if it was asked elsewhere.
 local function tell_closed(ask, words)
-  local stream, closing = unpack(redis.call('HMGET', ask, 'replies', 'closing'))
-  if not stream then return end
-  local first, last = string.find(closing, '%CLOSING-' .. string.sub(ask, #'rc:ask:' + 1) .. '%', 1, true)
   local said = string.sub(cjson.encode(words), 2, -2)
-  put_reply(stream, string.sub(closing, 1, first - 1) .. said .. string.sub(closing, last + 1))
+  for _, place in ipairs({'', 'here_'}) do
+    local stream, closing = unpack(redis.call('HMGET', ask, place .. 'replies', place .. 'closing'))
+    if stream then
+      local first, last = string.find(closing, '%CLOSING-' .. string.sub(ask, #'rc:ask:' + 1) .. '%', 1, true)
+      put_reply(stream, string.sub(closing, 1, first - 1) .. said .. string.sub(closing, last + 1))
+    end
+  end
 end
 
 -- Nothing more can be done about a request; it is kept as long as a record.
@@ -59,6 +62,10 @@ local function open_ask(keys, it, turn, attempt, until_ms)
   if it.card then
     redis.call('HSET', keys.ask, 'replies', keys.replies, 'closing', it.closing)
     put_reply(keys.replies, it.card)
+    if keys.here then  -- another chat shows it
+      redis.call('HSET', keys.ask, 'here_replies', keys.here, 'here_closing', it.here_closing, 'unreached', it.unreached)
+      put_reply(keys.here, it.told)
+    end
   end
   redis.call('PUBLISH', 'rc:asking', it.id)
 end

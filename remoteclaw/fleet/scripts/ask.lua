@@ -3,8 +3,10 @@
 -- the turn may have asked for the same: its request is adopted, with its message and its answer; that to a question
 -- or a plan also if the agent may have heard it.
 -- uses: replies, asks
--- keys: state, replies?, ask, asks, asked, rules, grants, file?
--- args: epoch, turn, id, sid, digest, rule, request, is_edit, is_harmless, is_again, hold_ms, keep_ms, most, most_of_all, card?, closing?
+-- keys: state, replies?, here?, ask, asks, asked, rules, grants, file?
+-- args: epoch, turn, id, sid, digest, rule, request, is_edit, is_harmless, is_again, hold_ms, keep_ms, most, most_of_all, card?, closing?,
+--   told?, here_closing?, unreached?
+--   here: the conversation's stream, if the card goes to another chat: it is told so, and that it can't be reached
 --   is_edit: whether it is a change of files that may have been allowed with a plan
 --   is_again: whether the caller knows that it may have been done before, and the message says so
 -- → open|allowed|again|full, id of the request, or who has allowed it as JSON

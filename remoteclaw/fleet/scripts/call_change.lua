@@ -1,8 +1,8 @@
 -- Remember that a call changes RemoteClaw itself, before it does; or ask people for that change instead.
 -- uses: replies, asks, calls
--- keys: caller?, call, side_effects?, sent?, ask?, asks?, asked?, replies?, file?
+-- keys: caller?, call, side_effects?, sent?, ask?, asks?, asked?, replies?, file?, here?
 -- args: epoch?, turn?, call_ms, note?, note_ms, made, id?, sid?, request?, valid_ms?, keep_ms?, most?, most_of_all?,
---  card?, closing?
+--  card?, closing?, told?, here_closing?, unreached?
 -- → as in the prelude: `made`; full: so many requests wait
 local answered = answer_call(keys, args)
 if answered then return answered end

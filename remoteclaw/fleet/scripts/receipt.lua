@@ -1,9 +1,11 @@
 -- A reply was delivered, or never can be: remove it and its files, and note that with every entry that it
 -- answers. What the platform has of it leads back to it. If a call wrote it, the caller is told what came
--- of it; else what is given up becomes a dead letter.
--- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, ask?, history?, outcomes*, blobs*, said*
+-- of it; else what is given up becomes a dead letter. A request that its chat does not show is told of in its
+-- conversation.
+-- uses: replies
+-- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, ask?, asked_in, history?, outcomes*, blobs*, said*
 -- args: token, reply, ids?, shown?, answer?, answer_ms, about, said_ms, category?, why?, mark?, preview?,
---   line?, most, keep_ms
+--   line?, most, keep_ms, request?, is_agents, shown_ms
 local token = redis.call('GET', keys.reader)
 if token and token ~= args.token then  -- a claim that only ran out is renewed so
   return redis.error_reply('FENCED another adapter reads this stream')
@@ -29,7 +31,20 @@ if letter then
 end
 for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
 for _, said in ipairs(keys.said) do redis.call('SET', said, args.about, 'PX', args.said_ms) end
-if keys.ask and args.shown and redis.call('EXISTS', keys.ask) == 1 then redis.call('HSET', keys.ask, 'shown', args.shown) end
+if keys.ask and redis.call('EXISTS', keys.ask) == 1 then
+  local state, here, unreached = unpack(redis.call('HMGET', keys.ask, 'state', 'here_replies', 'unreached'))
+  if args.shown then redis.call('HSET', keys.ask, 'shown', args.shown) end
+  if here and not args.category then
+    redis.call('ZADD', keys.asked_in, now, args.request)
+    redis.call('ZREMRANGEBYRANK', keys.asked_in, 0, -101)
+    redis.call('PEXPIRE', keys.asked_in, args.shown_ms)
+  elseif here then
+    redis.call('HSET', keys.ask, 'unshown', args.why)
+    if state == 'open' or state == 'lapsed' then put_reply(here, unreached) end
+  end
+elseif args.is_agents == '1' and redis.call('EXISTS', keys.asked_in) == 1 then
+  redis.call('ZADD', keys.asked_in, now, '')
+end
 if keys.history then
   redis.call('XADD', keys.history, 'MAXLEN', args.most, '*', 'name', '', 'line', args.line)
   redis.call('PEXPIRE', keys.history, args.keep_ms)

@@ -18,12 +18,12 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.messages import SessionKey
-from tests.support.asks import BODY, QUESTIONS, open_request
+from tests.support.asks import BODY, QUESTIONS, open_request, shown
 from tests.support.bridges import acp_script, claude_script
 from tests.support.command import REMOTECLAW, Process, run_command, start_program
 from tests.support.doors import Door, gateway_process
 from tests.support.receiver import Receiver
-from tests.support.stack import Stack
+from tests.support.stack import Stack, said
 from tests.support.turns import ask, gateway, operator
 from tests.support.waiting import eventually
 
@@ -127,14 +127,14 @@ async def test_a_request_is_a_card_and_is_answered_by_who_may(
     with channel(stack):
         await post(door, message("1", "touch x", by="alice"))
         request = await open_request(stack)
-        (shown,) = await eventually(lambda: [one for one in receiver.messages if "card" in one])
-        assert shown["card"]["id"] == request.id
-        assert [verdict for verdict, _ in shown["card"]["choices"]] == [
+        (card,) = await eventually(lambda: [one for one in receiver.messages if "card" in one])
+        assert card["card"]["id"] == request.id
+        assert [verdict for verdict, _ in card["card"]["choices"]] == [
             "once",
             "conversation",
             "deny",
         ]
-        assert "answer with the number" in shown["text"]
+        assert "answer with the number" in card["text"]
 
         answer = {"request": request.id, "verdict": "deny", "words": "not now"}
         for number, by in enumerate(("ada", "bo", "alice"), 2):
@@ -144,9 +144,9 @@ async def test_a_request_is_a_card_and_is_answered_by_who_may(
         texts = await eventually(
             lambda: "touch x no" in str(receiver.messages) and receiver.messages
         )
-    said = [one["text"] for one in texts]
-    assert said.count(NOT_YOURS) == 2
-    assert len([text for text in said if text.startswith("Denied by alice at ")]) == 1
+    told = [one["text"] for one in texts]
+    assert told.count(NOT_YOURS) == 2
+    assert len([text for text in told if text.startswith("Denied by alice at ")]) == 1
     (closed,) = [one for one in texts if one.get("card", {}).get("choices") == []]
     assert "“not now”" in closed["text"]
 
@@ -176,6 +176,32 @@ async def test_questions_are_answered_by_a_choice_and_in_own_words(
 def _cards(receiver: Receiver) -> list[Any]:
     """Return the cards that have something to choose, in order."""
     return [one["card"] for one in receiver.messages if one.get("card", {}).get("choices")]
+
+
+async def test_a_chat_of_another_platform_answers_by_number(
+    stack: Stack, receiver: Receiver, door: Door, directory: Path
+) -> None:
+    stack.agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
+    webhook = {"token": TOKEN, "url": receiver.url, "groups": {"ops": {}}}
+    approvals = {"who": ["webhook:bo"], "chat": "webhook:ops", "thread": "t1"}
+    stack.configure(channels={"webhook": webhook, "test": {"approvals": approvals}})
+    await stack.start_worker()
+    with channel(stack):
+        accepted = await stack.append("touch x")
+        (card,) = await eventually(lambda: [one for one in receiver.messages if "card" in one])
+        assert (card["chat"], card["thread"]) == ("ops", "t1")
+        assert "for `test:alice`" in card["text"]
+        at = {"chat": "ops", "thread": "t1", "isGroup": True, "isForUs": True}
+        for number, by in enumerate(("ada", "bo"), 1):
+            await post(door, {"id": str(number), "from": by, "text": "1", **at})
+        told = said(await stack.outcome(accepted))
+        await eventually(lambda: "Allowed once by bo at " in str(receiver.messages))
+
+    assert "touch x yes" in told
+    assert [one["text"] for one in receiver.messages].count(NOT_YOURS) == 1
+    (became,) = [text async for text in shown(stack) if "Allowed once by bo at " in text]
+    assert became.startswith("Request `")
+    assert not [text async for text in shown(stack) if "asks to use" in text]
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
