@@ -78,7 +78,7 @@ async def test_the_chat_shows_it_as_a_diff_and_what_became_of_it(stack: Stack) -
     (request,) = await stack.fleet.asks.waiting()
     (card,) = [text async for text in shown(stack)]
     became = await answered(stack, request, "once")
-    closed = [text async for text in shown(stack)][-1]
+    _, closed = [text async for text in shown(stack)]
 
     assert request.id == told["approvalId"]
     diff = '-queue.mode = "collect"\n+queue.mode = "steer"\n-queue.cap = 3'
@@ -247,6 +247,7 @@ async def test_it_outlives_its_turn_and_its_conversation(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     await turn.call("gateway_config_patch", patches=CHANGE)
     (request,) = await stack.fleet.asks.waiting()
+    await turn.lease.reset(turn.id, "new", keep_ms=0, keep=1)
     await turn.finish()
     await stack.fleet.sessions.stop(request.session.sid)
     await stack.fleet.asks.let_lapse()
