@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import load
-from remoteclaw.cli.output import echo_json, json_option, table
+from remoteclaw.cli.output import echo, echo_json, json_option, table
 from remoteclaw.errors import ConfigError
 from remoteclaw.host.terminal import login_name
 
@@ -55,7 +55,9 @@ def explain(
     RULE is the one that decides: of those that deny a tool the first one, else the last one that
     allows it.
     """
+    from remoteclaw.config.approvals import approvals_of
     from remoteclaw.config.tool_policy import Subject, is_owner, rule
+    from remoteclaw.messages import SessionKey
     from remoteclaw.tools.catalog import TOOLS
 
     if is_group and chat is None:
@@ -71,10 +73,16 @@ def explain(
         senders=senders,
         depth=depth,
     )
+    user = senders[0] if is_group else subject.chat_id
+    asked = approvals_of(
+        config, SessionKey(subject.agent, channel, "default", subject.chat_id, user)
+    )
     rulings = rule(config, subject, TOOLS.values())
     if as_json:
         about = {name: value for name, value in asdict(subject).items() if value not in (None, ())}
         told = {"subject": about, "is_owner": is_owner(config, subject)}
+        about = {"who": asked.who, "chat": asked.chat and str(asked.chat)}
+        told |= {"approvals": about}
         echo_json(told | {"tools": [asdict(one) for one in rulings]})
         return
     rows = []
@@ -82,6 +90,8 @@ def explain(
         asks = f"; a person approves each call: {one.approval}" if one.approval else ""
         rows.append((one.tool, "yes" if one.allowed else "no", one.rule + asks))
     table(("TOOL", "ALLOWED", "RULE"), rows)
+    echo("")
+    echo(f"Requests to people: {asked}.")
 
 
 def _require_channel(config: "Config", name: str) -> None:

@@ -4,6 +4,7 @@ from typing import get_args
 
 from remoteclaw.clock import in_words, now_ms
 from remoteclaw.commands.asked import Answer, Asked
+from remoteclaw.config.approvals import approvals_of
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.config.model.queue import QueueMode
 from remoteclaw.errors import ConfigError
@@ -39,6 +40,8 @@ async def status(asked: Asked) -> Answer:
     else:
         works_in += f", the project {view.project}" if view and view.project else ""
     lines += [f"- works in: {works_in}", f"- permissions: {agent.permissions}"]
+    if asked.is_owner:
+        lines.append(f"- requests: {approvals_of(asked.config, asked.session)}")
     lines += await _asks(asked)
     if view is None or not view.waiting:
         return Answer("\n".join(["Idle.", "", *lines]))

@@ -54,7 +54,7 @@ FACTS = {
     "cron show JOB": f"{JOB} runs",
     "cron runs JOB": RUN,
     "config approvals": "id session_key senders host patch asked_ms expires_ms",
-    "policy explain": "subject is_owner tools",
+    "policy explain": "subject is_owner approvals tools",
     "channel list": "account state name problem waiting accepted aside",
     "pairing list": "code id name by at_ms account state",
 }

@@ -594,8 +594,10 @@ def test_each_tool_is_explained(home: Home) -> None:
 
 def test_an_explanation_for_programs(home: Home) -> None:
     home.config_file.write_text(
-        "[channels.telegram]\nowners = ['1', '2']\n"
-        "[channels.telegram.groups.-100.tools]\ndeny = ['group:cron']"
+        "[channels.telegram]\nowners = ['1', '2']\ntoken = '1:x'\n"
+        "[channels.telegram.groups.-100.tools]\ndeny = ['group:cron']\n"
+        "[channels.telegram.groups.-100.approvals]\nwho = ['telegram:1']\n"
+        "[approvals]\nchat = 'telegram:2'"
     )
 
     def told(*arguments: str) -> Any:
@@ -610,6 +612,9 @@ def test_an_explanation_for_programs(home: Home) -> None:
     assert tools == ALL - CRON - GATEWAY - MODERATES
     assert answer["is_owner"] is False
     assert answer["subject"]["senders"] == ["1", "3"]
+    assert answer["approvals"] == {"who": ["telegram:1"], "chat": "telegram:2"}
+    shown = explain("--channel", "telegram", "--from", "3").stdout
+    assert shown.endswith("\n\nRequests to people: owners answer, asked in telegram:2.\n")
     assert answer["tools"][0].keys() == {"tool", "allowed", "rule", "approval"}
 
 

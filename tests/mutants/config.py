@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "settings for a chat that are not told of",
+        before='told + (f", asked in {self.chat}" if self.chat else "")',
+        after="told",
+        test="test_an_explanation_for_programs",
+    ),
+    Mutant(
         "a secret in a diff",
         before="value = values[place.path] if is_shown else HIDDEN",
         after="value = values[place.path]",
