@@ -63,7 +63,7 @@ CLOSING = "%CLOSING-{id}%"
 
 #: What a conversation is told whose requests go to another chat: nothing of what is asked for.
 ELSEWHERE = {
-    "told": "I have to ask a person elsewhere before I go on: request `{id}`.",
+    "told": "I have to ask a person elsewhere: request `{id}`.",
     "became": "Request `{id}`: {closing}",
     "unreached": (
         "The chat where that is asked can't be reached, so nobody was shown request `{id}`. Who "

@@ -65,7 +65,7 @@ async def test_nothing_is_changed_before_a_person_says_so(stack: Stack, configur
 
     assert (told["status"], told["changed"]) == ("needs_approval", ["queue.mode", "queue.cap"])
     assert 'tools.approve has "gateway_config_*"' in told["detail"]
-    assert "They are asked in this chat." in told["detail"]
+    assert "They are asked in the chat." in told["detail"]
     assert stack.home.config_file.read_text() == configured
     assert waits["id"] == told["approvalId"]
     assert waits["patch"] == CHANGE

@@ -28,7 +28,7 @@ NEEDS_APPROVAL = (
     "Nothing was changed yet: a person has to allow it within an hour ({rule}). {where} Go on "
     "without waiting for it: you are told what becomes of it."
 )
-IN_CHAT = "They are asked in this chat."
+IN_CHAT = "They are asked in the chat."
 AT_HOST = "An operator does, with `remoteclaw config approve {id}` on {host}."
 
 _Planned = Callable[[ConfigFile, FileContent], PlannedChange]

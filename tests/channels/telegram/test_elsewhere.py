@@ -70,7 +70,7 @@ async def test_another_chat_answers_and_both_learn_what_came_of_it(
     assert shown.startswith(about)
     assert COMMAND in shown
     (told,) = [one for one in bot.chat(BO) if request.id in one.get("text", "")]
-    assert told["text"] == f"I have to ask a person elsewhere before I go on: request {request.id}."
+    assert told["text"] == f"I have to ask a person elsewhere: request {request.id}."
     assert not [one for one in bot.chat(BO) if "reply_markup" in one]
     here = bot.press(data=f"{request.id}:once", chat=BO, message=told["message_id"])
     assert await answer(bot, here) == ELSEWHERE
