@@ -260,7 +260,8 @@ async def test_a_late_answer_wakes_the_agent(agent: Stack) -> None:
     await sooner(agent, changed)
     await task
     assert (await answered(agent, changed, "edits")).endswith("The agent is told to go on.")
-    await drain(agent, accepted)
+    async with asyncio.timeout(HANG_S):
+        await drain(agent, accepted)
 
     assert said(await newest(agent, accepted)) == "I follow Do+"
     assert not await asks_in(agent, "WRITE notes.txt")
