@@ -125,7 +125,7 @@ async def asked_in(fleet: "Fleet", sid: str, turn: str | None) -> "list[Step]":
 @json_option
 @with_fleet
 async def show_ask(fleet: "Fleet", request: str, as_json: bool) -> None:
-    """Show all of what is asked for, on whose behalf, and what came of it."""
+    """Show all of what is asked for, and what came of it."""
     found = await fleet.asks.named(request)
     found = replace(found, what=await fleet.asks.whole(found))
     if as_json:

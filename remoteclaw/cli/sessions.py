@@ -313,8 +313,9 @@ async def queue_of_session(
 @json_option
 @with_fleet
 async def trace_message(fleet: "Fleet", what: str, as_json: bool) -> None:
-    """Show every state that a message passed through, and what people were asked for, with times.
+    """Show every state that a message passed through, with times.
 
+    It also shows what people were asked for meanwhile.
     WHAT is a message's reference, as errors name it, or a session: then its newest message. Or it
     is a message of RemoteClaw's own in a chat, as telegram/default/CHAT/MESSAGE: then what that
     answers.

@@ -31,11 +31,12 @@ def channel(stack: Stack, directory: Path, bot: TelegramBot) -> Iterator[Channel
     assert "Traceback" not in channel.log.read_text()
 
 
-async def card(bot: TelegramBot, chat: int) -> dict[str, Any]:
-    """Wait for a message with buttons."""
+async def card(bot: TelegramBot, chat: int, *, after: int = 0) -> dict[str, Any]:
+    """Wait for a message with buttons, behind another one."""
 
     def found() -> list[dict[str, Any]]:
-        return [one for one in bot.chat(chat) if "reply_markup" in one]
+        messages = bot.chat(chat)
+        return [one for one in messages if "reply_markup" in one and one["message_id"] > after]
 
     (first, *_) = await eventually(found)
     return dict(first)
@@ -112,7 +113,7 @@ async def test_questions_are_answered_by_a_button_and_by_numbers(
     assert (await told(bot, bot.press("SQLite", **at))).endswith(": “SQLite”")
 
     await next_request(stack, request)
-    second = await card(bot, ANN)
+    second = await card(bot, ANN, after=first["message_id"])
     assert "write their numbers" in second["text"]
     bot.say("1, 3", chat=ANN, reply_to=second["message_id"])
     await eventually(lambda: '"Which colours?": "red, blue"' in "".join(bot.texts(ANN)))
