@@ -11,11 +11,12 @@ from importlib.metadata import entry_points
 
 from remoteclaw.channels.console.profile import PROFILE as CONSOLE
 from remoteclaw.channels.telegram.profile import PROFILE as TELEGRAM
+from remoteclaw.channels.web.profile import PROFILE as WEB
 from remoteclaw.channels.webhook.profile import PROFILE as WEBHOOK
 from remoteclaw.errors import ConfigError
 from remoteclaw.protocols import ChannelProfile
 
-__all__ = ["CHANNELS", "ENTRY_POINTS", "Channel", "channel_of", "profile_of"]
+__all__ = ["CHANNELS", "ENTRY_POINTS", "Channel", "channel_of", "is_gateways", "profile_of"]
 
 #: The group of entry points by which other packages bring channels.
 ENTRY_POINTS = "remoteclaw.channels"
@@ -35,6 +36,8 @@ class Channel:
     extra: str = ""
     """The extra of RemoteClaw that installs the platform's library; its versions and their hashes
     are in `requirements.txt` beside the adapter."""
+    is_gateways: bool = False
+    """Whether each gateway runs its account, which is there without being configured."""
     sign_up: str = ""
     """How a person gets an account there, in a sentence; without it, `channel add` adds none."""
 
@@ -49,6 +52,11 @@ CHANNELS: dict[str, Channel] = {
         adapter="remoteclaw.channels.telegram.adapter:TelegramAdapter",
         extra="telegram",
         sign_up="Write /newbot to @BotFather in Telegram: it tells you the token of a new bot.",
+    ),
+    "web": Channel(
+        profile=WEB,
+        settings="remoteclaw.channels.web.settings:WebConfig",
+        is_gateways=True,
     ),
     "webhook": Channel(
         profile=WEBHOOK,
@@ -83,6 +91,11 @@ def _installed(name: str) -> Channel | None:
             return found
         raise ConfigError(f"The channel {name!r} can't be loaded: {entry.value} is no Channel.")
     return None
+
+
+def is_gateways(channel: str) -> bool:
+    """Whether each gateway runs the account of a channel."""
+    return channel in CHANNELS and CHANNELS[channel].is_gateways
 
 
 def profile_of(channel: str) -> ChannelProfile:

@@ -38,7 +38,7 @@ class Access:
     @property
     def settings(self) -> AccountConfig | None:
         """The account's own; None once it is configured no more."""
-        return self.config.accounts().get((self.provider, self.account))
+        return self.config.account(self.provider, self.account)
 
     def is_owner(self, incoming: Incoming) -> bool:
         """Whether an owner has written it, by the platform's id alone."""

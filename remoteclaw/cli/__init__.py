@@ -18,6 +18,7 @@ from remoteclaw.cli.cron import cron
 from remoteclaw.cli.dashboard import dashboard
 from remoteclaw.cli.deadletters import deadletters, replies
 from remoteclaw.cli.edge import Edge
+from remoteclaw.cli.open import open_page
 from remoteclaw.cli.pairing import pairing
 from remoteclaw.cli.parts import gateway, mcp, sweep, worker
 from remoteclaw.cli.policy import policy
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 SECTIONS = {
-    "Everyday Commands": (up, chat, send, stop, asks, sessions, cron, usage),
+    "Everyday Commands": (up, chat, open_page, send, stop, asks, sessions, cron, usage),
     "Settings and Rights": (config, agents, channel, pairing, policy, token),
     "When Something Is Wrong": (status, doctor, deadletters, replies),
     "Parts of a Fleet": (worker, gateway, sweep, dashboard, mcp),

@@ -290,7 +290,9 @@ def _ownership(config: Config, channel: str, sender: str | None) -> str | None:
     if sender is None:
         return None
     if owners is None:
-        return f"the {channel} is its owner's" if profile_of(channel).is_owners else None
+        profile = profile_of(channel)
+        is_one = profile.is_owners or sender.startswith(profile.owner_prefix or sender + " ")
+        return f"the {channel} is its owner's" if is_one else None
     return f"channels.{channel}.owners has {quoted(sender)}" if sender in owners else None
 
 

@@ -17,6 +17,7 @@ from remoteclaw.fleet.gateways import Gateways
 from remoteclaw.fleet.history import History
 from remoteclaw.fleet.inbound import Inbound
 from remoteclaw.fleet.lease import Leases
+from remoteclaw.fleet.logins import Logins
 from remoteclaw.fleet.outcomes import Outcomes
 from remoteclaw.fleet.pairings import Pairings
 from remoteclaw.fleet.receipts import Receipts
@@ -27,6 +28,7 @@ from remoteclaw.fleet.tokens import Tokens
 from remoteclaw.fleet.usage import UsageLedger
 from remoteclaw.fleet.wait_limit import WaitLimit
 from remoteclaw.fleet.wake import Waker
+from remoteclaw.fleet.web import WebChats
 from remoteclaw.fleet.workers import Workers
 
 __all__ = ["Fleet"]
@@ -44,6 +46,7 @@ class Fleet:
     asks: Asks
     inbound: Inbound
     leases: Leases
+    logins: Logins
     dead_letters: DeadLetters
     calls: ToolCalls
     gateways: Gateways
@@ -56,6 +59,7 @@ class Fleet:
     tokens: Tokens
     usage: UsageLedger
     wait_limit: WaitLimit
+    web: WebChats
     workers: Workers
 
     @classmethod
@@ -70,6 +74,7 @@ class Fleet:
         waker, workers = Waker(scripts), Workers(scripts)
         blobs = Blobs(scripts)
         asks = Asks(scripts, waker, blobs)
+        tokens = Tokens(scripts)
         return cls(
             scripts=scripts,
             waker=waker,
@@ -83,14 +88,16 @@ class Fleet:
             gateways=Gateways(scripts),
             history=History(scripts),
             leases=Leases(scripts, waker, lease_s=lease_s),
+            logins=Logins(scripts, tokens),
             outcomes=Outcomes(scripts),
             pairings=Pairings(scripts),
             replies=Replies(scripts),
             sessions=Sessions(scripts, waker),
             sweeper=Sweeper(scripts, waker, workers, asks),
-            tokens=Tokens(scripts),
+            tokens=tokens,
             usage=UsageLedger(scripts),
             wait_limit=WaitLimit(scripts, workers),
+            web=WebChats(scripts),
             workers=workers,
         )
 

@@ -70,6 +70,8 @@ READERS = "rc:readers"
 #: Channel: nothing is published on it; a gateway subscribes to it, so that its connection listens
 #: before a client follows a session.
 NOTHING = "rc:nothing"
+#: Channel: names each chat of the page in which something has happened.
+WEB = "rc:web"
 #: Hash: people and groups that were let in, by provider, account and id, as JSON.
 PAIRED = "rc:paired"
 #: Hash: strangers who ask to be let in, by the code that they were told, as JSON; an hour.
@@ -250,6 +252,21 @@ def gateway(host_id: str) -> str:
     """String: the address of this host's gateway, for this host alone; 30 seconds from its
     last sign of life."""
     return f"rc:gateway:{host_id}:{boot_id()}"
+
+
+def login(code_digest: str) -> str:
+    """String: what a code for the page is good for, as JSON; 10 minutes, or until it is used."""
+    return f"rc:login:{code_digest}"
+
+
+def web(chat: str) -> str:
+    """Stream: what has happened in a chat of the page, oldest first; as long as a record."""
+    return f"rc:web:{{{chat}}}"
+
+
+def web_once(chat: str) -> str:
+    """Hash: the events of a chat of the page, by what brought each; as long as a record."""
+    return f"rc:web:{{{chat}}}:once"
 
 
 def receipts(name: str) -> str:

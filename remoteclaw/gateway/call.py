@@ -34,6 +34,9 @@ class Subscriber(Protocol):
     def said_in_chat(self, session: SessionKey, text: str) -> None:
         """Show what was written here to the others who have the chat open."""
 
+    async def open_page_chat(self, chat: str, after: str) -> None:
+        """Send what has happened in a chat of the page since an event, and what happens there."""
+
     def shown_in_chat(self, key: str, unsaved: frozenset[str]) -> None:
         """Take that a message of the chat was shown; the `unsaved` files are kept."""
 

@@ -18,7 +18,7 @@ from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.asks import Request
 from remoteclaw.fleet.outcomes import Outcome
-from remoteclaw.fleet.subscriptions import Subscriptions
+from remoteclaw.fleet.subscriptions import Listener, Subscriptions
 from remoteclaw.gateway.asks import shown
 from remoteclaw.host.logs import frames_of
 
@@ -51,6 +51,10 @@ class Feeds:
         self._tasks: asyncio.TaskGroup | None = None
         self._beginning = asyncio.Lock()
         self._news.hear(keys.ASKING, self._heard_asking)
+
+    def hear(self, channel: str, listener: Listener) -> None:
+        """Have what is announced on a channel told to this one, who must not wait."""
+        self._news.hear(channel, listener)
 
     async def run(self) -> None:
         """Receive announcements, until cancelled."""

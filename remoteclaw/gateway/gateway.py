@@ -21,6 +21,7 @@ from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.feeds import Audience, Feeds
 from remoteclaw.gateway.limits import Calls
 from remoteclaw.gateway.meters import Meters
+from remoteclaw.gateway.page.chats import PageChats
 from remoteclaw.gateway.principals import Principal
 from remoteclaw.gateway.token_file import token_files
 from remoteclaw.host.logs import frames_of
@@ -77,6 +78,7 @@ class Gateway:
         self.authenticator = Authenticator(fleet, self.dispatcher, token_files(home.path))
         self.feeds = Feeds(fleet)
         self.consoles = Consoles(fleet)
+        self.page_chats = PageChats(fleet, config, self.feeds)
         self.clients: set[Client] = set()
         self._is_empty = asyncio.Event()
         self._is_empty.set()
@@ -117,6 +119,7 @@ class Gateway:
             tasks.create_task(self.feeds.run())
             tasks.create_task(self.consoles.run())
             tasks.create_task(self._carry_out())
+            tasks.create_task(self.page_chats.run())
             tasks.create_task(self._watch())
             tasks.create_task(self._tick())
 

@@ -31,6 +31,7 @@ from remoteclaw.gateway.principals import Principal
 
 __all__ = [
     "ERRORS",
+    "PAGE",
     "Bearer",
     "Guard",
     "answer_of_error",
@@ -46,6 +47,8 @@ Model = TypeVar("Model", bound=BaseModel)
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
 #: The names of this computer, for itself.
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
+#: How the paths begin that the gateway's own page uses.
+PAGE = "/page/"
 #: How each refusal is said over HTTP.
 _STATUS: dict[CallError, int] = {
     "INVALID_REQUEST": 400,
@@ -94,8 +97,10 @@ class Guard:
                 "FORBIDDEN",
                 "The header Host has a name that isn't this gateway's: [gateway] hosts names more.",
             )
-        origins = headers.getlist("origin")
-        if any(origin.lower() not in config.origins for origin in origins):
+        origins = {origin.lower() for origin in headers.getlist("origin")}
+        if scope["path"].startswith(PAGE):  # the page may use what is its own
+            origins -= {f"http://{hosts[0].lower()}", f"https://{hosts[0].lower()}"}
+        if origins - set(config.origins):
             return refusal(
                 "FORBIDDEN",
                 "Pages of this origin may not use this gateway; [gateway] origins says which may.",

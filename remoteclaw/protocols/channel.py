@@ -50,6 +50,8 @@ class ChannelProfile:
     """The regular expression of its ids of people and chats, where that tells them from names."""
     is_owners: bool = False
     """Whether everyone who writes there is an owner, as long as no owners are configured."""
+    owner_prefix: str | None = None
+    """How the ids of owners begin there, as long as no owners are configured."""
     is_local: bool = False
     """Whether who writes there can mend the installation: of a failure they are told the agent
     CLI's own reason and what to do, where others are told politely that there was one."""

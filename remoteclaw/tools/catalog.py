@@ -6,7 +6,17 @@ what are loops over `METHODS`.
 
 from collections.abc import Mapping
 
-from remoteclaw.tools import asks, chats, configuration, console, cron, operators, sessions, tasks
+from remoteclaw.tools import (
+    asks,
+    chats,
+    configuration,
+    console,
+    cron,
+    operators,
+    sessions,
+    tasks,
+    web,
+)
 from remoteclaw.tools.base import Method, Params, Result, Scope, Tool
 
 __all__ = ["METHODS", "TOOLS", "Method", "Params", "Result", "Scope", "Tool"]
@@ -23,6 +33,7 @@ METHODS: Mapping[str, Method] = {
         *operators.METHODS,
         *asks.METHODS,
         *console.METHODS,
+        *web.METHODS,
     )
 }
 #: The 29 tools by their names, in the order in which people look for them.

@@ -64,7 +64,7 @@ WITHOUT = {
     "they run until they are ended": "up, chat, worker, gateway, sweep, dashboard, mcp, "
     "channel run",
     "what they print is JSON, or made for programs": "sessions export, config schema, config get",
-    "they do something and print at most its name or one sentence": "stop, token create, "
+    "they do something and print at most its name or one sentence": "stop, open, token create, "
     "token revoke, token rotate, sessions reset, sessions forget, sessions fork, sessions label, "
     "sessions files, replies drop, deadletters retry, deadletters drop, cron add, cron edit, "
     "cron pause, cron resume, cron run, cron remove, config set, config unset, config approve, "

@@ -624,7 +624,8 @@ def test_an_explanation_for_programs(home: Home) -> None:
         (["--agent", "x"], "There is no agent 'x': the configuration has 'main'."),
         (
             ["--channel", "x"],
-            "There is no channel 'x': there are 'console', 'cli', 'telegram', 'webhook', 'slack'.",
+            "There is no channel 'x': there are 'console', 'cli', 'telegram', 'web', 'webhook', "
+            "'slack'.",
         ),
     ],
 )

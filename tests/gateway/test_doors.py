@@ -26,9 +26,9 @@ from tests.support.waiting import HANG_S, eventually
 # -- what is where --------------------------------------------------------------------------------
 
 
-async def test_there_is_nothing_at_the_root(stack: Stack) -> None:
+async def test_there_is_nothing_else(stack: Stack) -> None:
     async with opened(stack) as door:
-        for path in ("/", "/nothing", "/tools", "/tools/invoke/", "/mcp/", "/healthz/"):
+        for path in ("/nothing", "/tools", "/tools/invoke/", "/mcp/", "/healthz/"):
             answer = await door.get(path)
             assert (answer.status, answer.body) == (404, b"Not Found"), path
 

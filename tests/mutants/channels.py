@@ -806,4 +806,10 @@ MUTANTS = (
         after='if id_), "")',
         test="test_what_is_long_is_whole_in_a_file_below_its_card",
     ),
+    Mutant(
+        "a name that makes an owner",
+        before='return f"{ADMIN if is_admin else USER}{name}"',
+        after="return name",
+        test="test_who_may_write_speaks_for_no_owner",
+    ),
 )

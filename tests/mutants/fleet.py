@@ -250,4 +250,11 @@ MUTANTS = (
         after="request.is_question",
         test="test_a_crash_loses_neither_a_plan_nor_its_answer",
     ),
+    Mutant(
+        "a link that is good twice",
+        before="client.getdel",
+        after="client.get",
+        test="test_a_link_is_good_once",
+        within="logins",
+    ),
 )

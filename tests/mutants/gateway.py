@@ -164,9 +164,52 @@ MUTANTS = (
     ),
     Mutant(
         "a gateway that any page may use",
-        before="if any(origin.lower() not in config.origins for origin in origins):",
+        before="if origins - set(config.origins):",
         after="if False:",
         test="test_only_pages_that_are_named_may_use_it",
+    ),
+    Mutant(
+        "a gateway that its own page may use anywhere",
+        before='if scope["path"].startswith(PAGE):',
+        after="if True:",
+        test="test_a_foreign_page_opens_no_connection_though_the_browser_sends_the_cookie",
+    ),
+    Mutant(
+        "a page's connection without an origin",
+        before='if not token or len(connection.headers.getlist("origin")) != 1:',
+        after="if not token:",
+        test="test_a_foreign_page_opens_no_connection_though_the_browser_sends_the_cookie",
+    ),
+    Mutant(
+        "a login that any page can have done",
+        before='if request.headers.get(OWN) != "1" or',
+        after="if",
+        test="test_a_login_that_the_page_did_not_ask_for_uses_nothing_up",
+    ),
+    Mutant(
+        "a file that is shown as a page",
+        before='"Content-Disposition": "attachment"',
+        after='"X-Nothing": "attachment"',
+        test="test_a_file_is_saved_and_never_shown",
+    ),
+    Mutant(
+        "a text that is HTML",
+        before="text = escape(span.text)",
+        after="text = span.text",
+        test="test_whatever_it_is_there_are_known_tags_alone",
+    ),
+    Mutant(
+        "a language that ends its attribute",
+        before='data-language="{escape(language)}"',
+        after='data-language="{language}"',
+        test="test_whatever_it_is_there_are_known_tags_alone",
+    ),
+    Mutant(
+        "an ending gateway that keeps the delivery",
+        before="await self._fleet.accounts.leave(reader)",
+        after="pass",
+        test="test_the_next_gateway_delivers_at_once",
+        within="PageChats",
     ),
     Mutant(
         "a connector's token that may do everything",

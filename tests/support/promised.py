@@ -89,6 +89,12 @@ PROMISED = {
         ),
         "chat.outcome": (None, "sessionKey entry timeout? knowsPause?", "YYY FFFF"),
         "chat.shown": (None, "key unsaved?", "FYY FFFF"),
+        "web.open": (None, "conversation? after?", "FYY FFFF"),
+        "web.send": (
+            None,
+            "conversation? messageId text? replyTo? files? answer? reaction?",
+            "FYY FFFF",
+        ),
     }.items()
 }
 

@@ -20,7 +20,7 @@ from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import channel_name
-from remoteclaw.profiles import profile_of
+from remoteclaw.profiles import is_gateways, profile_of
 
 __all__ = ["Config"]
 
@@ -103,7 +103,15 @@ class Config(Section):
             (channel, name): account
             for channel, settings in self.channels.items()
             for name, account in accounts_of(settings).items()
+            if not is_gateways(channel)
         }
+
+    def account(self, channel: str, name: str) -> AccountConfig | None:
+        """Return an account, also one that each gateway has without a word here."""
+        if is_gateways(channel):
+            settings = self.channels.get(channel) or ChannelConfig.named(channel)()
+            return accounts_of(settings).get(name)
+        return self.accounts().get((channel, name))
 
     def reset_of(self, channel: str, kind: ChatKind) -> ResetConfig:
         """Return when conversations of a kind end by themselves on a channel."""

@@ -20,6 +20,7 @@ from remoteclaw.gateway.doors.ws import WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import ERRORS, Bearer, Guard, answer_of_error, authenticate, parsed
 from remoteclaw.gateway.meters import exposition
+from remoteclaw.gateway.page.door import PageDoor, PageSocket
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.base import Id
 from remoteclaw.tools.catalog import TOOLS, Params
@@ -36,6 +37,7 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
     `mcp` answers those to /mcp, with their principal in `scope["state"]`.
     """
     door, files, webhook = _HttpDoor(gateway), FilesDoor(gateway), WebhookDoor(gateway)
+    page = PageDoor(gateway)
     routes: list[BaseRoute] = [
         Route("/tools/invoke", door.invoke, methods=["POST"]),
         Route("/healthz", door.health),
@@ -45,6 +47,14 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
         Route("/files/{sid}/{blob}", files.give),
         Route("/webhook", webhook.take, methods=["POST"]),
         Route("/webhook/{account}", webhook.take, methods=["POST"]),
+        Route("/", page.file),
+        Route("/page/login", page.login, methods=["POST"]),
+        Route("/page/logout", page.logout, methods=["POST"]),
+        Route("/page/whoami", page.whoami),
+        Route("/page/files", page.take, methods=["POST"]),
+        Route("/page/files/{sid}/{blob}", page.give),
+        Route("/page/{name}", page.file),
+        WebSocketRoute("/page/ws", PageSocket(gateway)),
         *(WebSocketRoute(path, WebSocketDoor(gateway)) for path in ("/ws", "/")),
     ]
     if mcp is not None:

@@ -30,7 +30,7 @@ from remoteclaw.gateway.gateway import TICK_S, Gateway
 from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.messages import SessionKey
-from remoteclaw.tools.catalog import METHODS
+from remoteclaw.tools.catalog import METHODS, Result
 
 __all__ = ["PROTOCOL", "Connection", "WebSocketDoor"]
 
@@ -56,7 +56,10 @@ class WebSocketDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection, until it ends."""
         await receive()
-        connection = Connection(self._gateway, receive, send)
+        await self.answer(Connection(self._gateway, receive, send), send)
+
+    async def answer(self, connection: "Connection", send: Send) -> None:
+        """Accept a connection, and answer it until it ends."""
         with self._gateway.connected(connection):
             await send({"type": "websocket.accept"})
             await connection.run()
@@ -65,9 +68,11 @@ class WebSocketDoor:
 class Connection:
     """One client."""
 
-    def __init__(self, gateway: Gateway, receive: Receive, send: Send) -> None:
+    def __init__(self, gateway: Gateway, receive: Receive, send: Send, *, token: str = "") -> None:
+        """`token` is the one that came with the upgrade, if any: then `connect` needs none."""
         self.principal: Principal | None = None
         self._gateway = gateway
+        self._token = token
         self._receive = receive
         self._send = send
         self._outgoing: deque[bytes] = deque()
@@ -95,6 +100,7 @@ class Connection:
                     duty.cancel()
         finally:
             self._gateway.consoles.leave(self)
+            self._gateway.page_chats.leave(self)
             for sid in self._sessions:
                 self._gateway.feeds.unsubscribe(self, sid)
             await self._close()
@@ -146,6 +152,11 @@ class Connection:
         """Show what was written here to the others who have the chat open."""
         self._gateway.consoles.said(session, self, text)
 
+    async def open_page_chat(self, chat: str, after: str) -> None:
+        """Send what has happened in a chat of the page since an event, and what happens there."""
+        if self._closing is None:
+            await self._gateway.page_chats.open(self, chat, after)
+
     def shown_in_chat(self, key: str, unsaved: frozenset[str]) -> None:
         """Take that a message of the chat was shown; the `unsaved` files are kept."""
         self._gateway.consoles.shown(self, key, unsaved)
@@ -193,7 +204,9 @@ class Connection:
             params = Connect.model_validate(request.params)
             if not params.min_protocol <= PROTOCOL <= params.max_protocol:
                 raise CallRefused("INVALID_REQUEST", f"This gateway speaks protocol {PROTOCOL}.")
-            principal = await self._gateway.authenticator.principal(params.auth.token)
+            principal = await self._gateway.authenticator.principal(
+                self._token or params.auth.token
+            )
             if principal is None:
                 self._gateway.meters.auth_failures += 1
                 raise CallRefused("UNAUTHORIZED", "connect needs a valid token in auth.token.")
@@ -269,13 +282,17 @@ class Connection:
                 session_key=request.session_key,
                 subscriber=self,
             )
-            self._post(result_frame(request.id, encoded(result)))
+            self._post(result_frame(request.id, self.payload(result)))
         except CallRefused as error:
             self._post(error_frame(request.id, error.code, str(error)))
             if error.code == "UNAUTHORIZED":
                 self.end(1008, "This token is not valid any more.")
         except (RedisUnavailable, RedisRefused) as error:
             self._post(error_frame(request.id, "UNAVAILABLE", str(error)))
+
+    def payload(self, result: Result) -> bytes:
+        """Return a result as JSON. Raises `CallRefused`."""
+        return encoded(result)
 
     # -- writing -------------------------------------------------------------------------------
 

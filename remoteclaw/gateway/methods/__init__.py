@@ -12,6 +12,7 @@ from remoteclaw.gateway.methods import (
     operators,
     sessions,
     tasks,
+    web,
 )
 
 __all__ = ["HANDLERS"]
@@ -26,4 +27,5 @@ HANDLERS: Mapping[str, Handler] = {
     **operators.HANDLERS,
     **asks.HANDLERS,
     **console.HANDLERS,
+    **web.HANDLERS,
 }

@@ -1,0 +1,95 @@
+"""The adapter of the page: what it sends is noted in Redis, where each browser reads it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from remoteclaw.errors import PlatformRefused, Unsupported
+from remoteclaw.fleet.web import Event, WebChats, chat_of
+from remoteclaw.protocols import Operation, Part, Reply, Sent
+
+__all__ = ["WebAdapter", "messages_of"]
+
+OURS = "agent"
+
+
+class WebAdapter:
+    """The page's one account."""
+
+    has_keys = True
+    has_buttons = True
+
+    def __init__(self, chats: WebChats, keep_ms: Callable[[], int]) -> None:
+        """`keep_ms` returns how long a chat is kept behind its last event."""
+        self._chats = chats
+        self._keep_ms = keep_ms
+
+    def parts(self, reply: Reply) -> Sequence[Part]:
+        """Return the one message of a reply; it has the files with it."""
+        is_empty = not (reply.text or reply.attachments or reply.card)
+        return () if is_empty else (Part(0),)
+
+    async def send(
+        self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
+    ) -> Sent:
+        """Note a message; the same one again is the same event."""
+        del part, content, is_again
+        about: dict[str, Any] = {
+            "from": OURS,
+            "text": reply.text,
+            "sid": reply.sid,
+            "files": [file.model_dump() for file in reply.attachments],
+            "replyTo": reply.reply_to_id,
+            "isError": reply.is_error,
+            "origin": reply.origin,
+            "turn": reply.turn if reply.call is None else None,
+            "card": asdict(reply.card) if reply.card else None,
+        }
+        event = await self._add(
+            chat_of(reply.channel_id, reply.thread_id), "message", about, once=reply.key
+        )
+        return Sent(event, kept=reply.attachments)
+
+    async def operate(self, operation: Operation) -> Mapping[str, Any]:
+        """React to a message, delete one, or read them."""
+        chat, args = chat_of(operation.channel_id, operation.thread_id), operation.args
+        if operation.name == "read":
+            messages = messages_of(await self._chats.read(chat))
+            return {"messages": messages[-int(args["limit"]) :]}
+        if operation.name == "pin":
+            raise Unsupported("The page pins nothing.")
+        about = args["messageId"]
+        known = {message["id"] for message in messages_of(await self._chats.read(chat))}
+        if about not in known:
+            raise PlatformRefused(f"There is no message {about!r} in this chat.")
+        if operation.name == "react":
+            told = {"message": about, "emoji": args["emoji"], "from": OURS}
+            await self._add(chat, "reaction", told, once=f"{about} {OURS} {args['emoji']}")
+        else:
+            await self._add(chat, "deletion", {"message": about}, once=f"{about} deletion")
+        return {}
+
+    async def _add(self, chat: str, kind: Any, about: Mapping[str, Any], *, once: str) -> str:
+        return await self._chats.add(chat, kind, about, once=once, keep_ms=self._keep_ms())
+
+
+def messages_of(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """Return the messages of a chat, as adapters tell them."""
+    found: dict[str, dict[str, Any]] = {}
+    for event in events:
+        about = event.about
+        if event.kind == "message":
+            found[event.id] = {
+                "id": event.id,
+                "from": about["from"],
+                "name": about.get("name"),
+                "text": about["text"],
+                "at": event.at_ms,
+                "files": [file["name"] for file in about["files"]],
+                "reactions": [],
+            }
+        elif message := found.get(about["message"]):
+            others = [one for one in message["reactions"] if one["from"] != about["from"]]
+            own = {"from": about["from"], "name": None, "emoji": about["emoji"]}
+            message["reactions"] = [*others, *([own] if about["emoji"] else [])]
+    return [*found.values()]

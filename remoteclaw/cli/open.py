@@ -1,0 +1,49 @@
+"""The command `open`."""
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from remoteclaw.cli.access import load, with_fleet
+from remoteclaw.cli.output import echo
+from remoteclaw.errors import NotFound
+from remoteclaw.host.terminal import login_name
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet import Fleet
+
+__all__ = ["open_page"]
+
+
+@click.command("open")
+@click.option(
+    "--as", "name", metavar="NAME", help="Who logs in. [default: your name on this computer]"
+)
+@click.option(
+    "--scope",
+    type=click.Choice(["read", "write", "admin"]),
+    default="admin",
+    show_default=True,
+    help="What the browser may do; each includes those before it.",
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, 365),
+    default=30,
+    show_default=True,
+    help="How long the login lasts.",
+)
+@with_fleet
+async def open_page(
+    fleet: "Fleet", name: str | None, scope: Literal["read", "write", "admin"], days: int
+) -> None:
+    """Print a link to the page that logs a browser in, once.
+
+    It is good for ten minutes.
+    """
+    home, _ = load()
+    found = await fleet.gateways.address(home.host_id)
+    if found is None:
+        raise NotFound("No gateway runs here: start RemoteClaw with `remoteclaw up`.")
+    code = await fleet.logins.create(name or login_name(), scope, days * 24 * 3600 * 1000)
+    echo(f"{found}/#{code}")

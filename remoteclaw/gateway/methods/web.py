@@ -1,0 +1,138 @@
+"""Handlers of the page's chats."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from remoteclaw import commands
+from remoteclaw.channels.arrival import Arrival, Door
+from remoteclaw.channels.rate import Rate
+from remoteclaw.channels.web.profile import person_id
+from remoteclaw.clock import now_ms
+from remoteclaw.errors import PlatformRefused
+from remoteclaw.fleet.blobs import Blobs
+from remoteclaw.fleet.web import chat_of
+from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.page.chats import CHANNEL
+from remoteclaw.messages import DEFAULT_ACCOUNT, Attachment, SessionKey
+from remoteclaw.protocols import Choice, Incoming, IncomingFile
+from remoteclaw.tools import web as contract
+from remoteclaw.tools.console import SentFile
+
+__all__ = ["HANDLERS", "person_of"]
+
+#: What each person may write in a minute, through this gateway.
+_RATE = Rate()
+
+
+def person_of(call: Call) -> str:
+    """Return a person's id on the page, which their token alone decides."""
+    return person_id(call.operator.name, is_admin=call.operator.has("admin"))
+
+
+async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
+    session = _session(call, params.conversation)
+    await call.events.subscribe(session.sid, str(session))
+    await call.events.open_page_chat(chat_of(session.user, session.thread), params.after)
+    view = await call.fleet.sessions.view(session.sid)
+    return contract.Opened(
+        session_key=str(session),
+        sid=session.sid,
+        agent=session.agent,
+        person=session.user,
+        state=view.status if view else "idle",
+        waiting=view.waiting if view else 0,
+        commands=tuple((spec.name, spec.help) for spec in commands.COMMANDS.values()),
+    )
+
+
+def _session(call: Call, conversation: str | None) -> SessionKey:
+    account = call.config.account(CHANNEL, DEFAULT_ACCOUNT)
+    agent, _ = call.config.agent(account.agent if account else None)
+    person = person_of(call)
+    return SessionKey(agent, CHANNEL, DEFAULT_ACCOUNT, person, person, conversation)
+
+
+async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
+    session = _session(call, params.conversation)
+    message_id, chosen = params.message_id, params.answer
+    if chosen is None and params.reaction is None:
+        message_id = await _noted(call, session, params)
+    blobs = _Stored(call.fleet.blobs, session.sid, {file.blob: file for file in params.files})
+    incoming = Incoming(
+        id=message_id,
+        chat=session.user,
+        thread=session.thread,
+        sender=session.user,
+        sender_name=call.operator.name,
+        at_ms=now_ms(),
+        text=params.text,
+        files=tuple(
+            IncomingFile(id=file.blob, name=file.name, mime_type=file.mime_type, size=file.size)
+            for file in params.files
+        ),
+        reply_to=params.reply_to,
+        reaction=params.reaction,
+        choice=Choice(chosen.request, chosen.verdict, chosen.words) if chosen else None,
+    )
+    door = Door(
+        fleet=call.fleet,
+        home=call.home,
+        config=call.current_config,
+        provider=CHANNEL,
+        account=DEFAULT_ACCOUNT,
+        rate=_RATE,
+    )
+    await Arrival(door, blobs, incoming).take()
+    return contract.Sent(id=message_id)
+
+
+async def _noted(call: Call, session: SessionKey, params: contract.SendParams) -> str:
+    """Show a message in its chat, also to who else has it open; return its id there."""
+    files = [
+        {"name": file.name, "mime_type": file.mime_type, "size": file.size, "blob": file.blob}
+        for file in params.files
+    ]
+    about = {
+        "from": session.user,
+        "name": call.operator.name,
+        "text": params.text,
+        "sid": session.sid,
+        "files": files,
+        "replyTo": params.reply_to,
+    }
+    return await call.fleet.web.add(
+        chat_of(session.user, session.thread),
+        "message",
+        about,
+        once=f"{session.user} {params.message_id}",
+        keep_ms=call.config.record.keep_ms,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The files of a message, which were stored before it was sent."""
+
+    blobs: Blobs
+    sid: str
+    files: Mapping[str, SentFile]
+
+    async def fetch(self, file: IncomingFile) -> bytes:
+        """Return the content of a file."""
+        sent = self.files[file.id]
+        try:
+            stored = Attachment(
+                name=sent.name, mime_type=sent.mime_type, size=sent.size, blob=sent.blob
+            )
+        except ValueError:
+            raise PlatformRefused("its name or size makes no sense.") from None
+        content = await self.blobs.get(self.sid, stored)
+        if content is None:
+            raise PlatformRefused("it is not kept any more: send it again.")
+        return content
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "web.open": _open,
+    "web.send": _send,
+}

@@ -1,0 +1,1 @@
+"""The page: the gateway in a browser."""

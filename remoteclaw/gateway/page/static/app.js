@@ -1,0 +1,111 @@
+// The page: who is logged in, what is shown, and what the gateway tells.
+
+import { asksView } from "./asks.js";
+import { conversationView } from "./conversation.js";
+import { el, fill } from "./dom.js";
+import { fleetView } from "./fleet.js";
+import { Link, post } from "./rpc.js";
+import { sessionsList } from "./sessions.js";
+
+const link = new Link();
+const status = el("p", { class: "status", role: "status", hidden: true });
+const main = el("main", { id: "main", tabindex: "-1" });
+const aside = el("aside", { "aria-label": "Conversations" });
+let view = null;
+let wasConnected = false;
+
+const places = {
+  "": { title: "Chat", open: (parts) => conversationView(link, { conversation: parts[1] ?? null }) },
+  s: { title: "Session", open: (parts) => conversationView(link, { session: decodeURIComponent(parts[1]) }) },
+  requests: { title: "Requests", open: () => asksView(link) },
+  fleet: { title: "Fleet", open: () => fleetView(link) },
+};
+
+function navigation() {
+  const links = [["#/", "Chat"], ["#/requests", "Requests"], ["#/fleet", "Fleet"]];
+  return el("nav", { "aria-label": "Main" },
+    links.map(([href, text]) => el("a", { href, text, "data-place": href })));
+}
+
+function route() {
+  const parts = location.hash.replace(/^#\/?/, "").split("/");
+  const place = places[parts[0]] ?? places[""];
+  view?.close?.();
+  view = place.open(parts[0] in places ? parts : [""]);
+  document.title = `${place.title} · RemoteClaw`;
+  fill(main, view.element);
+  document.body.dataset.view = parts[0] || "chat";
+  for (const each of document.querySelectorAll("nav a")) {
+    each.toggleAttribute("aria-current", each.dataset.place === `#/${parts[0]}`);
+  }
+  if (wasConnected) view.connected?.();
+}
+
+function say(text) {
+  status.hidden = !text;
+  status.textContent = text;
+}
+
+function locked(why) {
+  view?.close?.();
+  view = null;
+  fill(document.body, el("main", { class: "locked" },
+    el("h1", { text: "RemoteClaw" }),
+    el("p", { text: why }),
+    el("p", {}, "On the computer where it runs, ", el("code", { text: "remoteclaw open" }), " prints a link that logs you in.")));
+}
+
+function build() {
+  const sessions = sessionsList(link);
+  fill(aside, sessions.element);
+  fill(document.body,
+    el("a", { class: "skip", href: "#main", text: "To the conversation" }),
+    el("header", {},
+      el("button", { class: "menu", type: "button", "aria-label": "Conversations", "aria-expanded": "false",
+        onclick: ({ currentTarget }) => {
+          const isOpen = document.body.toggleAttribute("data-menu");
+          currentTarget.setAttribute("aria-expanded", String(isOpen));
+        } }, "☰"),
+      el("a", { class: "name", href: "#/", text: "RemoteClaw" }),
+      navigation()),
+    aside, main, status);
+  addEventListener("hashchange", () => {
+    document.body.removeAttribute("data-menu");
+    route();
+  });
+  link.addEventListener("told", ({ detail }) => {
+    sessions.told?.(detail);
+    view?.told?.(detail);
+  });
+  link.addEventListener("state", ({ detail }) => {
+    if (detail === "locked") {
+      locked("You are not logged in, or not any more.");
+      return;
+    }
+    const isConnected = detail === "connected";
+    say(isConnected ? "" : "RemoteClaw is away. Trying again…");
+    wasConnected = isConnected;
+    if (isConnected) {
+      sessions.connected();
+      view?.connected?.();
+    }
+  });
+  route();
+  link.start();
+}
+
+async function begin() {
+  const code = /^#([\w-]{20,})$/.exec(location.hash)?.[1];
+  if (code) {
+    history.replaceState(null, "", location.pathname);  // it is good once, and belongs in no history
+    const answer = await post("/page/login", { code }).catch(() => null);
+    if (answer && !answer.ok) {
+      const told = await answer.json().catch(() => null);
+      const known = await fetch("/page/whoami", { headers: { "X-RemoteClaw-Page": "1" } });
+      if (!known.ok) return locked(told?.error?.message ?? "The login failed.");
+    }
+  }
+  build();
+}
+
+begin();

@@ -1,0 +1,31 @@
+// What agents ask people for, wherever they work.
+
+import { card } from "./cards.js";
+import { ago, el, fill } from "./dom.js";
+
+const CHOICES = [["once", "Allow once"], ["conversation", "For this conversation"], ["deny", "Deny"]];
+
+export function asksView(link) {
+  const list = el("ul", { class: "asks" });
+  const element = el("section", {}, el("h1", { text: "Requests" }), list);
+
+  async function look() {
+    const { asks } = await link.call("asks.list").catch(() => ({ asks: [] }));
+    fill(list, asks.length ? asks.map(row) : el("li", { class: "notice", text: "Nothing waits for you." }));
+  }
+
+  function row(ask) {
+    const done = el("p", { class: "done", role: "status", hidden: true });
+    return el("li", { class: "ask" },
+      el("h2", { text: `${ask.agent} wants to use ${ask.tool}` }),
+      el("p", { class: "about" }, el("a", { href: `#/s/${encodeURIComponent(ask.sessionKey)}`, text: ask.sessionKey }), ` · ${ago(ask.askedMs)} · ${ask.where}`),
+      el("pre", { tabindex: "0", text: ask.what }),
+      card({ choices: CHOICES }, async (verdict, reason) => {
+        const told = await link.call("asks.answer", { id: ask.id, verdict, reason: verdict === "deny" ? reason : "" });
+        done.hidden = false;
+        done.textContent = told.detail;
+      }), done);
+  }
+
+  return { element, connected: look, told: ({ event }) => event === "session.ask" && look() };
+}

@@ -1,0 +1,62 @@
+// Elements, and the one place where HTML gets into the page: it comes from the gateway, which
+// writes nothing but known tags (gateway/page/html.py).
+
+const policy = globalThis.trustedTypes?.createPolicy("remoteclaw", { createHTML: (html) => html })
+  ?? { createHTML: (html) => html };
+
+/** Return an element: attributes, `on…` listeners, and children; null and false are none. */
+export function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "text") made.textContent = value;
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== false && child !== undefined));
+  return made;
+}
+
+/** Show what the gateway has made of a Markdown text. */
+export function rendered(html) {
+  const made = el("div", { class: "text" });
+  made.innerHTML = policy.createHTML(html);
+  return made;
+}
+
+/** Replace all that an element has. */
+export function fill(element, ...children) {
+  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== false && child !== undefined));
+}
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const number = new Intl.NumberFormat();
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+
+/** Return a moment in words: the time if it was today. */
+export function moment(ms) {
+  const then = new Date(ms);
+  return then.toDateString() === new Date().toDateString() ? clock.format(then) : day.format(then);
+}
+
+/** Return how long ago a moment was. */
+export function ago(ms) {
+  const minutes = Math.round((ms - Date.now()) / 60000);
+  if (Math.abs(minutes) < 60) return relative.format(minutes, "minute");
+  const hours = Math.round(minutes / 60);
+  return Math.abs(hours) < 48 ? relative.format(hours, "hour") : relative.format(Math.round(hours / 24), "day");
+}
+
+/** Return a whole number as people here write it. */
+export function count(value) {
+  return number.format(value);
+}
+
+/** Return a size in words. */
+export function size(bytes) {
+  const units = ["B", "KB", "MB"];
+  let unit = 0;
+  while (bytes >= 1000 && unit < 2) { bytes /= 1000; unit += 1; }
+  return `${number.format(Math.round(bytes * 10) / 10)} ${units[unit]}`;
+}

@@ -1,0 +1,86 @@
+"""Methods of the page: chats in a browser, as a client of the gateway."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from remoteclaw.tools.base import Id, Method, Params, Result
+from remoteclaw.tools.console import MAX_CHARS, SentFile
+
+__all__ = ["METHODS"]
+
+Conversation = Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$")]
+
+
+class OpenParams(Params):
+    conversation: Conversation | None = None
+    """Which of one's conversations; else the first one."""
+    after: Annotated[str, Field(pattern=r"^(\d{1,20}-\d{1,20})?$")] = ""
+    """The id of the last event that is known."""
+
+
+class Opened(Result):
+    session_key: str
+    sid: str
+    agent: str
+    person: str
+    state: str
+    """idle, scheduled or running."""
+    waiting: int
+    commands: tuple[tuple[str, str], ...]
+    """The commands that may be written, each with what it does."""
+
+
+class Answer(Params):
+    request: Id
+    verdict: Annotated[str, Field(pattern="^(once|conversation|deny|words|[1-9])$")]
+    words: Annotated[str, Field(max_length=4000)] = ""
+
+
+class SendParams(Params):
+    conversation: Conversation | None = None
+    message_id: Id
+    """The message's own id: the same one again is the same message."""
+    text: Annotated[str, Field(max_length=MAX_CHARS)] = ""
+    reply_to: Id | None = None
+    files: Annotated[list[SentFile], Field(max_length=10)] = Field(default_factory=list)
+    """Files that were stored before."""
+    answer: Answer | None = None
+    """In place of a message: what was chosen on a card."""
+    reaction: Annotated[str, Field(max_length=64)] | None = None
+    """In place of a message: the emoji with which one reacts by now to `replyTo`."""
+
+
+class Sent(Result):
+    id: str
+    """The event that it has become."""
+
+
+class Event(Result):
+    """Something that has happened in a chat of the page; the event `web.event` has it, too."""
+
+    id: str
+    kind: Literal["message", "reaction", "deletion"]
+    at: int
+    about: dict[str, Any]
+
+
+METHODS = (
+    Method(
+        name="web.open",
+        description="Open a conversation on the page: say what it is, and have what happens in it "
+        "sent over this connection.",
+        params=OpenParams,
+        result=Opened,
+        scope="write",
+    ),
+    Method(
+        name="web.send",
+        description="Write in a conversation on the page, answer what its agent asks for, or "
+        "react to a message.",
+        params=SendParams,
+        result=Sent,
+        scope="write",
+        effect="session",
+    ),
+)

@@ -1,0 +1,162 @@
+"""What a foreign page, a stolen link and a stolen cookie can't do."""
+
+import orjson
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from tests.support.doors import Door, hello, opened
+from tests.support.pages import OWN, login, paged
+from tests.support.stack import Stack
+
+EVIL = "https://evil.example"
+
+
+async def code_of(stack: Stack) -> bytes:
+    return orjson.dumps({"code": await stack.fleet.logins.create("ada", "admin", 3_600_000)})
+
+
+async def test_a_link_is_good_once(stack: Stack) -> None:
+    async with opened(stack) as door:
+        body = await code_of(stack)
+        first = await door.post("/page/login", None, body, Origin=door.url, **OWN)
+        second = await door.post("/page/login", None, body, Origin=door.url, **OWN)
+
+    assert first.status == 200
+    assert second.status == 401
+    assert b"`remoteclaw open` prints a new one" in second.body
+    assert "Set-Cookie" not in second.headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": EVIL, **OWN},
+        {"Origin": "null", **OWN},
+        {"Origin": "OWN"},
+        {**OWN},
+        {"Origin": "OWN", "X-RemoteClaw-Page": "yes"},
+    ],
+    ids=["a foreign page", "no page", "a form of it", "no browser", "another header"],
+)
+async def test_a_login_that_the_page_did_not_ask_for_uses_nothing_up(
+    stack: Stack, headers: dict[str, str]
+) -> None:
+    async with opened(stack) as door:
+        body = await code_of(stack)
+        sent = {name: door.url if value == "OWN" else value for name, value in headers.items()}
+        refused = await door.post("/page/login", None, body, **sent)
+        taken = await door.post("/page/login", None, body, Origin=door.url, **OWN)
+
+    assert refused.status == 403
+    assert taken.status == 200
+
+
+async def upgrade(door: Door, path: str, origin: str | None, cookie: str) -> int:
+    headers = {"Cookie": cookie} if cookie else {}
+    try:
+        url = f"{door.ws_url.removesuffix('/ws')}{path}"
+        async with door.socket_at(url, origin=origin, additional_headers=headers):
+            return 101
+    except InvalidStatus as refusal:
+        return refusal.response.status_code
+
+
+async def test_a_foreign_page_opens_no_connection_though_the_browser_sends_the_cookie(
+    stack: Stack,
+) -> None:
+    async with opened(stack) as door:
+        cookie = await login(stack, door)
+
+        assert await upgrade(door, "/page/ws", EVIL, cookie) == 403
+        assert await upgrade(door, "/page/ws", None, cookie) == 403
+        assert await upgrade(door, "/page/ws", door.url, "") == 403
+        assert await upgrade(door, "/ws", door.url, cookie) == 403  # that one is for programs
+        assert await upgrade(door, "/page/ws", door.url, cookie) == 101
+
+
+async def test_a_made_up_cookie_is_nobody(stack: Stack) -> None:
+    async with opened(stack) as door:
+        name, _, token = (await login(stack, door)).partition("=")
+        url = f"{door.ws_url.removesuffix('/ws')}/page/ws"
+        made_up = {"Cookie": f"{name}={token[:-4]}ffff"}
+        async with door.socket_at(url, origin=door.url, additional_headers=made_up) as client:
+            await client.frame()
+            answer = await client.answer(await client.begin("connect", hello("")))
+            known = await door.get("/page/whoami", **OWN, **made_up)
+
+    assert answer["error"]["code"] == "UNAUTHORIZED"
+    assert known.status == 401
+
+
+async def test_whose_token_is_revoked_is_put_out(stack: Stack) -> None:
+    async with opened(stack) as door:
+        cookie = await login(stack, door)
+        async with paged(door, cookie) as page:
+            (token,) = await stack.fleet.tokens.list()
+            assert (token.name, token.scope) == ("ada", "admin")
+            await stack.fleet.tokens.revoke(token.id)
+            code, _ = await page.closed()
+
+    assert code == 1008
+
+
+async def test_who_logs_out_leaves_no_token_behind(stack: Stack) -> None:
+    async with opened(stack) as door:
+        cookie = await login(stack, door)
+        answer = await door.post("/page/logout", None, b"", Origin=door.url, Cookie=cookie, **OWN)
+
+        assert answer.status == 200
+        assert await stack.fleet.tokens.list() == []
+
+
+async def test_a_file_is_saved_and_never_shown(stack: Stack) -> None:
+    async with opened(stack) as door:
+        cookie = await login(stack, door)
+        async with paged(door, cookie) as page:
+            here = await page.call("web.open")
+        evil = b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"
+        path = f"/page/files?session={here['sessionKey']}&name=../../x%22%3Cscript%3E.svg"
+        stored = await door.post(path, None, evil, Origin=door.url, Cookie=cookie, **OWN)
+        file = stored.json
+        where = f"/page/files/{here['sid']}/{file['blob']}?size={file['size']}"
+        given = await door.get(where, Cookie=cookie, **OWN)
+        without = await door.get(where, Cookie=cookie)
+
+    assert given.body == evil
+    assert given.headers["Content-Type"] == "application/octet-stream"
+    assert given.headers["Content-Disposition"] == "attachment"
+    assert "default-src 'none'" in given.headers["Content-Security-Policy"]
+    assert without.status == 403
+    assert "/" not in file["name"]
+
+
+async def test_no_page_frames_it_and_nothing_foreign_runs_in_it(stack: Stack) -> None:
+    async with opened(stack) as door:
+        page = await door.get("/")
+        again = await door.get("/", **{"If-None-Match": page.headers["ETag"]})
+        missing = await door.get("/page/..%2f..%2fdoor.py")
+
+    policy = page.headers["Content-Security-Policy"]
+    for rule in (
+        "default-src 'none'",
+        "script-src 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "require-trusted-types-for 'script'",
+    ):
+        assert rule in policy
+    assert "unsafe" not in policy
+    assert page.headers["X-Content-Type-Options"] == "nosniff"
+    assert page.headers["Referrer-Policy"] == "no-referrer"
+    assert again.status == 304
+    assert missing.status == 404
+
+
+async def test_who_may_write_speaks_for_no_owner(stack: Stack) -> None:
+    """The id of a person comes from the token alone: nobody becomes another by its name."""
+    async with opened(stack) as door:
+        cookie = await login(stack, door, name="admin.ada", scope="write")
+        async with paged(door, cookie) as page:
+            here = await page.call("web.open")
+
+    assert here["person"] == "user.admin.ada"

@@ -1,0 +1,97 @@
+"""The page in a real browser."""
+
+import re
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+from playwright.async_api import Browser, Locator, Page, expect
+
+from tests.support.browser import PHONE, launched, logged_in
+from tests.support.doors import gateway_process, opened
+from tests.support.stack import Stack
+
+
+@pytest_asyncio.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with launched() as browser:
+        yield browser
+
+
+async def write(page: Page, text: str) -> None:
+    await page.get_by_label("Message", exact=True).fill(text)
+    await page.keyboard.press("Enter")
+
+
+def answers(page: Page) -> Locator:
+    return page.locator(".message.agent")
+
+
+async def test_a_newcomer_writes_and_reads_the_answer(browser: Browser, stack: Stack) -> None:
+    await stack.start_worker()
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await write(page, "hello **you**")
+        await expect(page.locator(".message.own strong")).to_have_text("you")
+        await expect(answers(page)).to_contain_text("RemoteClaw's demo agent")
+        assert page.url == f"{door.url}/"
+        await expect(page.get_by_role("complementary").get_by_role("link")).to_have_count(2)
+        async with logged_in(browser, stack, door, viewport=PHONE, color_scheme="dark") as phone:
+            await expect(answers(phone)).to_contain_text("RemoteClaw's demo agent")
+            await write(phone, "from the phone")
+            await expect(page.locator(".message.own")).to_have_text(
+                [re.compile("hello you"), re.compile("from the phone")]
+            )
+            await expect(answers(page)).to_have_count(2)
+            width = await phone.evaluate("document.documentElement.scrollWidth")
+            assert width <= PHONE["width"]
+
+
+async def test_a_turn_is_streamed_and_stopped(browser: Browser, stack: Stack) -> None:
+    await stack.start_worker()
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await write(page, "slow")
+        await expect(page.locator(".live .text")).to_contain_text("1 2 3")
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.locator(".live")).to_be_hidden()
+        await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+
+
+async def test_files_go_both_ways(browser: Browser, stack: Stack) -> None:
+    await stack.start_worker()
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await page.locator("input[type=file]").set_input_files(
+            {"name": "plan.txt", "mimeType": "text/plain", "buffer": b"1, 2, 3"}
+        )
+        await expect(page.locator(".attached")).to_contain_text("plan.txt")
+        await write(page, "file")
+        await expect(page.locator(".message.own .file")).to_contain_text("plan.txt")
+        file = page.locator(".message.agent .file")
+        async with page.expect_download() as download:
+            await file.click()
+        saved = await download.value
+        assert await saved.failure() is None
+        assert saved.suggested_filename in (await file.text_content() or "")
+
+
+async def test_a_gateway_that_is_killed_costs_nothing(browser: Browser, stack: Stack) -> None:
+    await stack.start_worker()
+    async with (
+        gateway_process(stack) as (door, process),
+        logged_in(browser, stack, door) as page,
+    ):
+        await write(page, "hello")
+        await expect(answers(page)).to_have_count(1)
+        process.kill()
+        await expect(page.locator(".status")).to_contain_text("RemoteClaw is away")
+        async with gateway_process(stack, **{"REMOTECLAW__GATEWAY__PORT": str(door.port)}):
+            await expect(page.locator(".status")).to_be_hidden()
+            await write(page, "again")
+            await expect(answers(page)).to_have_count(2)
+            await expect(page.locator(".message.own")).to_have_count(2)
+
+
+async def test_whose_token_is_revoked_reads_how_to_log_in(browser: Browser, stack: Stack) -> None:
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        for token in await stack.fleet.tokens.list():
+            await stack.fleet.tokens.revoke(token.id)
+        await expect(page.locator("main")).to_contain_text("remoteclaw open")

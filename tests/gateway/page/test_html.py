@@ -1,0 +1,125 @@
+"""What the page gets of a Markdown text: nothing but known tags."""
+
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoteclaw.gateway.page.html import html_of
+
+TAGS = {
+    *("p", "h3", "h4", "h5", "h6", "pre", "code", "ul", "ol", "li", "span", "div", "table"),
+    *("thead", "tbody", "tr", "th", "td", "blockquote", "hr", "br", "a", "strong", "em", "s"),
+}
+ATTRIBUTES = {
+    *("dir", "tabindex", "data-language", "start", "class", "role", "aria-label"),
+    *("href", "rel", "target"),
+}
+#: What has run scripts somewhere, in the shapes that filters have missed.
+VECTORS = (
+    "<script>alert(1)</script>",
+    "<ScRiPt src=//evil.example></sCrIpT>",
+    "<img src=x onerror=alert(1)>",
+    '<svg/onload=alert(1)><animate onbegin="alert(1)">',
+    "<iframe srcdoc='<script>alert(1)</script>'>",
+    "<math><mtext><table><mglyph><style><img src=x onerror=alert(1)>",
+    '<a href="javascript:alert(1)">x</a>',
+    "[x](javascript:alert(1))",
+    "[x](JaVaScRiPt:alert(1))",
+    "[x](java\nscript:alert(1))",
+    "[x](&#106;avascript:alert(1))",
+    "[x](data:text/html,<script>alert(1)</script>)",
+    "[x](vbscript:msgbox(1))",
+    '[x](https://e.example/"onmouseover="alert(1))',
+    "[x](https://e.example/'onmouseover='alert(1))",
+    '[x](https://e.example "title\\" onload=alert(1)")',
+    "![x](https://e.example/track.png)",
+    '![x" onerror="alert(1)](x)',
+    '<https://e.example/"onclick=alert(1)>',
+    '```"><script>alert(1)</script>\nx\n```',
+    "```js onload=alert(1)\n</code></pre><script>alert(1)</script>\n```",
+    "`</code><script>alert(1)</script>`",
+    '| <b>x | y" onload=1 |\n|:-|-:|\n| </td><script> | `</table>` |',
+    "- [x] </li><script>alert(1)</script>",
+    "# </h3><base href=//evil.example>",
+    "<!--><img src=x onerror=alert(1)>-->",
+    "<![CDATA[><script>alert(1)</script>]]>",
+    "\x00<\x00script>alert(1)</script>",
+    "<style>@import '//evil.example'</style>",
+    "<form action=//evil.example><button>Allow</button></form>",
+    "<details open ontoggle=alert(1)>",
+    "https://e.example/<script>alert(1)</script>",
+)
+
+
+class Seen(HTMLParser):
+    """The tags that a browser sees, and the text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"a comment: {data!r}")
+
+    def handle_decl(self, decl: str) -> None:
+        raise AssertionError(f"a declaration: {decl!r}")
+
+    def handle_pi(self, data: str) -> None:
+        raise AssertionError(f"an instruction: {data!r}")
+
+
+def check(html: str) -> Seen:
+    seen = Seen(html)
+    for tag, attributes in seen.tags:
+        assert tag in TAGS
+        assert set(attributes) <= ATTRIBUTES
+        if tag == "a":
+            href = attributes["href"] or ""
+            assert href.lower().startswith(("http://", "https://", "mailto:"))
+            assert attributes["rel"] == "noopener noreferrer"
+    return seen
+
+
+@pytest.mark.parametrize("text", VECTORS)
+def test_no_html_of_a_text_gets_into_the_page(text: str) -> None:
+    check(html_of(text))
+
+
+PIECES = st.sampled_from([*VECTORS, "\n", "> ", "- ", "|", "`", "]("])
+
+
+@given(st.text() | st.lists(PIECES).map("".join))
+def test_whatever_it_is_there_are_known_tags_alone(text: str) -> None:
+    check(html_of(text))
+
+
+def test_all_that_markdown_has_is_there() -> None:
+    html = html_of(
+        "# A *b*\n\nWords `x<y` **bold** ~~no~~\nline https://e.example/?a=1&b=2\n\n"
+        "3. one\n4. two\n   - [x] done\n\n```python\nprint(1 < 2)\n```\n\n"
+        "| a | b |\n|:--|--:|\n| 1 | *2* |\n\n> said\n\n---\n"
+    )
+    assert html == (
+        '<h3 dir="auto">A <em>b</em></h3>'
+        '<p dir="auto">Words <code>x&lt;y</code> <strong>bold</strong> <s>no</s><br>line '
+        '<a href="https://e.example/?a=1&amp;b=2" rel="noopener noreferrer" target="_blank">'
+        "https://e.example/?a=1&amp;b=2</a></p>"
+        '<ol start="3"><li>one</li><li>two<ul><li class="task">'
+        '<span role="img" aria-label="done">☑</span> done</li></ul></li></ol>'
+        '<pre tabindex="0" data-language="python"><code>print(1 &lt; 2)</code></pre>'
+        '<div class="table" tabindex="0"><table><thead><tr><th class="left">a</th>'
+        '<th class="right">b</th></tr></thead><tbody><tr><td class="left">1</td>'
+        '<td class="right"><em>2</em></td></tr></tbody></table></div>'
+        '<blockquote><p dir="auto">said</p></blockquote><hr>'
+    )

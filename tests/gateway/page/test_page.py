@@ -1,0 +1,107 @@
+"""A chat on the page, as a browser has it."""
+
+import asyncio
+from unittest.mock import ANY
+
+import orjson
+
+from tests.support.cli import run
+from tests.support.doors import opened
+from tests.support.pages import OWN, login, paged
+from tests.support.stack import Stack
+
+
+async def test_who_logs_in_writes_and_reads_the_answer(stack: Stack) -> None:
+    await stack.start_worker()
+    async with opened(stack) as door:
+        cookie = await login(stack, door)
+        async with paged(door, cookie) as page:
+            here = await page.call("web.open")
+            assert here["person"] == "admin.ada"
+            sent = await page.call("web.send", {"messageId": "1", "text": "**hello**"})
+
+            own, answer = await page.event("web.event"), await page.event("web.event")
+
+    assert (own["id"], own["from"], own["text"]) == (sent["id"], "admin.ada", "**hello**")
+    assert own["html"] == '<p dir="auto"><strong>hello</strong></p>'
+    assert answer["from"] == "agent"
+    assert "RemoteClaw's demo agent" in answer["text"]
+
+
+async def test_the_next_gateway_delivers_at_once(stack: Stack) -> None:
+    """A claim that is kept lasts ten seconds: longer than a person waits for an answer."""
+    await stack.start_worker()
+    for number in ("1", "2"):
+        async with opened(stack) as door:
+            cookie = await login(stack, door)
+            async with paged(door, cookie) as page:
+                await page.call("web.open")
+                await page.call("web.send", {"messageId": number, "text": "hello"})
+                texts = [(await page.event("web.event"))["text"] for _ in range(2 * int(number))]
+        readers = await stack.fleet.replies.readers()
+        assert not readers.is_there("web", "default")
+
+    assert texts[2] == "hello"
+    assert "demo agent" in texts[3]
+
+
+async def test_what_is_repeated_counts_once_and_who_was_away_reads_the_rest(stack: Stack) -> None:
+    await stack.start_worker()
+    async with opened(stack) as door:
+        cookie = await login(stack, door)
+        async with paged(door, cookie) as page:
+            await page.call("web.open")
+            one = await page.call("web.send", {"messageId": "1", "text": "hello"})
+            again = await page.call("web.send", {"messageId": "1", "text": "hello"})
+            await page.event("web.event")
+            answer = await page.event("web.event")
+            assert one == again
+        async with paged(door, cookie) as page:
+            await page.call("web.open", {"after": answer["id"]})
+            await page.call("web.send", {"messageId": "2", "text": "and now?"})
+            first = await page.event("web.event")
+
+    assert first["text"] == "and now?"
+
+
+async def test_an_agent_reacts_deletes_and_reads_there(stack: Stack) -> None:
+    chat = "admin.ada"
+    async with opened(stack) as door:
+        cookie = await login(stack, door)
+        async with paged(door, cookie) as page:
+            here = await page.call("web.open")
+            await page.call("web.send", {"messageId": "1", "text": "zero"})
+            await page.event("web.event")
+            for text in ("one", "two"):
+                await stack.put_reply("web", "default", text, chat=chat, call=text)
+            ids = [(await page.event("web.event"))["id"] for _ in range(2)]
+            owner = {"sessionKey": here["sessionKey"]}
+            await page.call("message.react", {"messageId": ids[0], "emoji": "👍"}, **owner)
+            reacted = await page.event("web.event")
+            await page.call("message.delete", {"messageId": ids[1]}, **owner)
+            deleted = await page.event("web.event")
+            read = await page.call("message.read", {"limit": 10}, **owner)
+
+    assert (reacted["kind"], reacted["message"], reacted["emoji"]) == ("reaction", ids[0], "👍")
+    assert (deleted["kind"], deleted["message"]) == ("deletion", ids[1])
+    assert [(one["id"], one["text"]) for one in read["messages"]] == [
+        (ANY, "zero"),
+        (ids[0], "one"),
+    ]
+    assert [one["emoji"] for one in read["messages"][1]["reactions"]] == ["👍"]
+
+
+async def test_a_link_logs_in_whoever_it_is_for(stack: Stack) -> None:
+    async with opened(stack) as door:
+        address = f"http://127.0.0.1:{door.port}"
+        async with stack.fleet.gateways.announced(stack.home.host_id, address):
+            made = await asyncio.to_thread(run, stack, "open", "--as", "bo", "--scope", "write")
+        url, _, code = made.stdout.strip().partition("#")
+        body = orjson.dumps({"code": code})
+        answer = await door.post("/page/login", None, body, Origin=door.url, **OWN)
+    alone = await asyncio.to_thread(run, stack, "open")
+
+    assert url == f"{address}/"
+    assert answer.json == {"name": "bo", "scope": "write"}
+    assert alone.returncode == 1
+    assert "No gateway runs here: start RemoteClaw with `remoteclaw up`." in alone.stderr

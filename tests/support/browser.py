@@ -1,0 +1,67 @@
+"""A real browser: Chromium, as it is installed or as a variable says."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from tests.support.doors import Door
+from tests.support.stack import Stack
+from tests.support.waiting import HANG_S
+
+__all__ = ["DESK", "PHONE", "launched", "logged_in"]
+
+#: The variable that names a Chromium, and what one is called that is installed.
+VARIABLE, NAMES = "REMOTECLAW_TEST_CHROMIUM", ("chromium", "chromium-browser", "google-chrome")
+DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 800}
+#: It runs in no sandbox of its own: tests run as root in containers, and it sees our page alone.
+ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+
+expect.set_options(timeout=HANG_S * 1000)
+
+
+@contextlib.asynccontextmanager
+async def launched() -> AsyncIterator[Browser]:
+    """Have a browser run; without one, the test is skipped."""
+    path = os.environ.get(VARIABLE) or next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        pytest.skip(f"no Chromium is installed, and {VARIABLE} names none")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=path, args=[*ARGUMENTS], timeout=HANG_S * 1000
+        )
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+@contextlib.asynccontextmanager
+async def logged_in(
+    browser: Browser, stack: Stack, door: Door, *, name: str = "ada", **options: Any
+) -> AsyncIterator[Page]:
+    """Open the page by a link; nothing may fail in it."""
+    context = await browser.new_context(**{"viewport": DESK, **options})
+    problems: list[str] = []
+    page = await context.new_page()
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+    code = await stack.fleet.logins.create(name, "admin", 3_600_000)
+    await page.goto(f"{door.url}/#{code}")
+    yield page
+    assert [one for one in problems if "WebSocket" not in one and "net::ERR" not in one] == []
+    await context.close()
+
+
+async def _try() -> None:
+    async with launched():
+        pass
+
+
+if __name__ == "__main__":
+    asyncio.run(_try())

@@ -1,0 +1,44 @@
+"""The page, as a browser asks for it."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from http.cookies import SimpleCookie
+
+import orjson
+
+from remoteclaw.tools.base import Scope
+from tests.support.doors import Door, RpcClient, hello
+from tests.support.stack import Stack
+
+__all__ = ["OWN", "login", "paged"]
+
+OWN = {"X-RemoteClaw-Page": "1"}
+
+
+async def login(
+    stack: Stack,
+    door: Door,
+    *,
+    name: str = "ada",
+    scope: Scope = "admin",
+) -> str:
+    """Log in as the page does; return the cookie."""
+    code = await stack.fleet.logins.create(name, scope, 3_600_000)
+    body = orjson.dumps({"code": code})
+    answer = await door.post("/page/login", None, body, Origin=door.url, **OWN)
+    assert answer.status == 200, answer.body
+    cookie = SimpleCookie(answer.headers["Set-Cookie"])
+    (morsel,) = cookie.values()
+    assert (morsel["httponly"], morsel["samesite"], morsel["path"]) == (True, "strict", "/page/")
+    return f"{morsel.key}={morsel.value}"
+
+
+@contextlib.asynccontextmanager
+async def paged(door: Door, cookie: str) -> AsyncIterator[RpcClient]:
+    """Connect as the page does."""
+    url = f"{door.ws_url.removesuffix('/ws')}/page/ws"
+    headers = {"Cookie": cookie}
+    async with door.socket_at(url, origin=door.url, additional_headers=headers) as client:
+        assert (await client.frame())["event"] == "connect.challenge"
+        client.hello = await client.call("connect", hello(""))
+        yield client
