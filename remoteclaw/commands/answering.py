@@ -273,7 +273,8 @@ async def in_passing(text: str, asked: Asked) -> Answer | None:
     """Take a message as an answer: a reply to a request, or the number of a choice.
 
     None if it is none. A number alone counts where one request waits alone; one of another
-    conversation, while no agent has written below it: the number may be meant for that.
+    conversation, while no agent has written below it: the number may be meant for that. In a reply
+    to anything else, it is for that.
     """
     is_number = _NUMBERS.fullmatch(text)
     if not text or not (is_number or asked.reply_to):
@@ -282,13 +283,17 @@ async def in_passing(text: str, asked: Asked) -> Answer | None:
     if here.again:
         assert here.again.answer, "it has answered that"
         return await _tell(asked, here.again, here.again.answer.verdict, here.again.answer.words)
+    about = await _replied(asked)
     for request in here.waiting:
-        if request.shown and request.shown == asked.reply_to:
+        if request.id == about or (request.shown and request.shown == asked.reply_to):
             takes_words = request.is_question or request.is_plan
             meant = _numbered(request, text) or (("words", text) if takes_words else None)
             if meant:
                 return await _tell(asked, request, *meant)
-    if is_number and len(here.waiting) == 1 and (meant := _numbered(here.waiting[0], text)):
+    if asked.reply_to or len(here.waiting) != 1:
+        return None
+    (request,) = here.waiting
+    if is_number and (meant := _numbered(request, text)):
         if here.is_over:
             return None
         if here.is_unclear:
@@ -316,15 +321,14 @@ class _Here:
     @classmethod
     async def of(cls, asked: Asked) -> "_Here":
         own = await asked.fleet.asks.newest(asked.session.sid)
-        others, last = await asked.fleet.asks.shown_in(asked.session.place)
+        others, newest = await asked.fleet.asks.shown_in(asked.session.place)
         found = [*(one for one in own if one.chat is None), *others]
         who, since_ms = person(asked.session.provider, asked.sender), now_ms() - UNCLEAR_MS
         ended = [one for one in found if one.ended_ms > since_ms and not one.is_waiting]
         waiting = [one for one in found if one.is_waiting]
         is_said = is_over = False
         if len(waiting) == 1 and waiting[0].chat:
-            is_said = last != waiting[0].id
-            is_over = is_said or bool(asked.reply_to)
+            is_said = is_over = waiting[0].id not in newest
         elif len(waiting) == 1:
             is_said, is_over = await asked.fleet.asks.said_since(waiting[0])
         name = _message(asked)
@@ -340,6 +344,15 @@ class _Here:
     def which(self) -> str:
         there = ", ".join(f"`{one.id}`" for one in self.waiting or self.elsewhere)
         return WHICH.format(there=there)
+
+
+async def _replied(asked: Asked) -> str:
+    """Return the request whose message, or the file below it, is replied to."""
+    at = asked.session.place
+    found = asked.reply_to and await asked.fleet.replies.said(
+        at.provider, at.account, at.chat, asked.reply_to
+    )
+    return (found.call or "").removeprefix("ask:") if found else ""
 
 
 def _message(asked: Asked) -> str:

@@ -421,14 +421,15 @@ class Asks:
         is_over = (turn or finished or b"").decode() != request.turn
         return int(said_ms or 0) > request.waits_ms, is_over
 
-    async def shown_in(self, place: ChatPlace) -> tuple[list[Request], str]:
+    async def shown_in(self, place: ChatPlace) -> tuple[list[Request], set[str]]:
         """Return the requests of other conversations that a chat shows or has shown, oldest first.
 
-        With them the id of the last thing there: a request; nothing if it is an agent's message.
+        With them the ids of those below which no agent has written.
         """
         client = self._scripts.client
         ids = await self._scripts.call(client.zrange, keys.asked_in(place), 0, -1)
-        return await self._read(ids), ids[-1].decode() if ids else ""
+        below = ids[ids.index(b"") + 1 :] if b"" in ids else ids
+        return await self._read(ids), {id_.decode() for id_ in below}
 
     async def _read(self, ids: Sequence[bytes]) -> list[Request]:
         client = self._scripts.client

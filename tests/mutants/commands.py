@@ -173,9 +173,21 @@ MUTANTS = (
     ),
     Mutant(
         "a number that is meant for what an agent wrote",
-        before="is_said = last != waiting[0].id",
-        after="is_said = False",
+        before="is_said = is_over = waiting[0].id not in newest",
+        after="is_said = is_over = False",
         test="test_a_number_counts_until_an_agent_has_written_below_the_card",
+    ),
+    Mutant(
+        "a number that allows what stands below the message that it replies to",
+        before="if asked.reply_to or len(here.waiting) != 1:",
+        after="if len(here.waiting) != 1:",
+        test="test_a_reply_to_another_message_is_for_that_and_one_to_the_file_answers",
+    ),
+    Mutant(
+        "a reply to the file below a card that says nothing",
+        before="if request.id == about or (",
+        after="if (",
+        test="test_a_reply_to_another_message_is_for_that_and_one_to_the_file_answers",
     ),
     Mutant(
         "a number in the conversation for what another chat is asked",

@@ -245,6 +245,12 @@ MUTANTS = (
         test="test_what_is_long_is_whole_in_a_file_below_its_card",
     ),
     Mutant(
+        "a number that only the newest card takes",
+        before='if b"" in ids else ids',
+        after="if False else ids[-1:]",
+        test="test_a_number_answers_the_older_card_once_the_newer_one_is_answered",
+    ),
+    Mutant(
         "an approval that a crash loses",
         before="request.is_question or request.is_plan",
         after="request.is_question",

@@ -188,3 +188,27 @@ async def test_a_button_that_is_too_old_to_be_told_of_counts_and_holds_nothing_u
     await eventually(lambda: not bot.pending())
 
     assert "is not told what came of it" in channel.log.read_text()
+
+
+async def test_a_reply_to_another_message_is_for_that_and_one_to_the_file_answers(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    await stack.start_worker()
+    channel.start()
+    bot.say("touch LONG", chat=ANN)
+    (words,) = await eventually(
+        lambda: [one for one in bot.chat(ANN) if one.get("text") == "I try."]
+    )
+    await card(bot, ANN)
+    request = await open_request(stack)
+    (file,) = await eventually(lambda: [one for one in bot.chat(ANN) if "document" in one])
+
+    bot.say("1", chat=ANN, reply_to=words["message_id"])
+    bot.say("/deny made2222", chat=ANN)
+    await eventually(lambda: GONE in bot.texts(ANN))
+    found = await stack.fleet.asks.find(request.id)
+    assert found is not None
+    assert found.answer is None
+
+    bot.say("2", chat=ANN, reply_to=file["message_id"])
+    await eventually(lambda: "Allowed for this conversation by" in "".join(bot.texts(ANN)))

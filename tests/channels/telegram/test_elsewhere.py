@@ -12,7 +12,7 @@ from remoteclaw.commands.answering import NOT_YOURS
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.asks import Request
 from remoteclaw.gateway.methods.chats import HANDLERS
-from tests.support.asks import BODY, open_request
+from tests.support.asks import BODY, next_request, open_request
 from tests.support.bridges import acp_script
 from tests.support.command import run_command
 from tests.support.stack import Stack
@@ -22,7 +22,7 @@ from tests.support.turns import begin_turn
 from tests.support.waiting import eventually
 
 #: Somebody who may write, and a group of operators that was not let in.
-BO, OPERATORS = 8, -100_900
+BO, EVE, OPERATORS = 8, 11, -100_900
 COMMAND = "rm -r build"
 DECIDED = "Allowed once by Ann at "
 
@@ -114,6 +114,25 @@ async def test_a_number_counts_until_an_agent_has_written_below_the_card(
 
     bot.say("1", chat=ANN, reply_to=card)
     await eventually(lambda: DECIDED in "".join(bot.texts(BO)))
+
+
+async def test_a_number_answers_the_older_card_once_the_newer_one_is_answered(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    channel.about["allow"] = [str(BO), str(EVE)]
+    channel.configure(approvals={"chat": f"telegram:{ANN}"})
+    await stack.start_worker()
+    await stack.start_worker()
+    channel.start()
+    older, _ = await asked(stack, bot, chat=ANN)
+    bot.say("touch x", chat=EVE)
+    newer = await next_request(stack, older)
+    (card,) = await eventually(lambda: [one for one in bot.chat(ANN) if newer.id in str(one)])
+    press = bot.press("Deny", chat=ANN, message=card["message_id"])
+    assert (await answer(bot, press)).startswith("Denied by Ann at ")
+
+    bot.say("1", chat=ANN)
+    await eventually(lambda: f"{COMMAND} yes" in "".join(bot.texts(BO)))
 
 
 @pytest.mark.parametrize("text", ["1", "/allow", "/allow {id}"])
