@@ -22,6 +22,7 @@ def shown(request: Request) -> Ask:
         is_question=request.is_question,
         choices=tuple(request.choices),
         is_multiple=request.is_multiple,
+        offered=tuple(request.offered),
         where=request.where,
         people=tuple(request.people),
         state=request.state,

@@ -52,6 +52,8 @@ class Ask(Result):
     """The answers that a question proposes, numbered from 1."""
     is_multiple: bool = False
     """Whether several of them can be chosen."""
+    offered: tuple[tuple[str, str], ...]
+    """The answers that can be chosen, each with its label: a verdict, or the number of a choice."""
     where: str
     """The directory that it would be done in."""
     people: tuple[str, ...]

@@ -77,6 +77,7 @@ async def test_an_operator_answers_a_question_by_numbers(stack: Stack) -> None:
         return (await asked.call(operator(), method, params))[0].told()
 
     (waits,) = (await call("asks.list"))["asks"]
+    assert waits["offered"][-1] == ["deny", "No answer"]
     assert (waits["isQuestion"], waits["choices"]) == (True, list(choices))
     wrong = await call("asks.answer", id=request.id, verdict="once")
     assert (wrong["counts"], "That is a question" in wrong["detail"]) == (False, True)

@@ -373,4 +373,10 @@ MUTANTS = (
         after="answer",
         test="test_a_key_that_somebody_answers_with_is_in_no_list",
     ),
+    Mutant(
+        "a program that does not know what can be answered",
+        before="offered=tuple(request.offered),",
+        after="offered=(),",
+        test="test_an_operator_answers_a_question_by_numbers",
+    ),
 )

@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
+from tests.support.asks import QUESTIONS
+from tests.support.bridges import claude_script
 from tests.support.browser import PHONE, launched, logged_in
 from tests.support.doors import gateway_process, opened
 from tests.support.stack import Stack
@@ -95,3 +98,22 @@ async def test_whose_token_is_revoked_reads_how_to_log_in(browser: Browser, stac
         for token in await stack.fleet.tokens.list():
             await stack.fleet.tokens.revoke(token.id)
         await expect(page.locator("main")).to_contain_text("remoteclaw open")
+
+
+async def test_a_question_is_answered_by_a_choice_and_in_own_words(
+    browser: Browser, stack: Stack, directory: Path
+) -> None:
+    """By a choice among all requests, and in own words in the chat."""
+    command = list(claude_script(directory, QUESTIONS))
+    stack.configure({"runtime": "claude", "command": command})
+    await stack.start_worker()
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await write(page, "go")
+        async with logged_in(browser, stack, door) as other:
+            await other.goto(f"{door.url}/#/requests")
+            await other.get_by_role("button", name="SQLite").click()
+            await expect(answers(page).last).to_contain_text("Which colours?")
+        await page.get_by_label("Your words").fill("like the sea")
+        await page.keyboard.press("Enter")
+        await expect(answers(page).last).to_contain_text('"Which colours?": "like the sea"')
+        await expect(answers(page).last).to_contain_text('"Which DB?": "SQLite"')

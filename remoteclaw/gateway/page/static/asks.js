@@ -3,8 +3,6 @@
 import { card } from "./cards.js";
 import { ago, el, fill } from "./dom.js";
 
-const CHOICES = [["once", "Allow once"], ["conversation", "For this conversation"], ["deny", "Deny"]];
-
 export function asksView(link) {
   const list = el("ul", { class: "asks" });
   const element = el("section", {}, el("h1", { text: "Requests" }), list);
@@ -20,12 +18,18 @@ export function asksView(link) {
       el("h2", { text: `${ask.agent} wants to use ${ask.tool}` }),
       el("p", { class: "about" }, el("a", { href: `#/s/${encodeURIComponent(ask.sessionKey)}`, text: ask.sessionKey }), ` · ${ago(ask.askedMs)} · ${ask.where}`),
       el("pre", { tabindex: "0", text: ask.what }),
-      card({ choices: CHOICES }, async (verdict, reason) => {
-        const told = await link.call("asks.answer", { id: ask.id, verdict, reason: verdict === "deny" ? reason : "" });
+      card({ choices: ask.offered }, async (choice, words) => {
+        const told = await link.call("asks.answer", { id: ask.id, ...answerOf(choice, words) });
         done.hidden = false;
         done.textContent = told.detail;
       }), done);
   }
 
   return { element, connected: look, told: ({ event }) => event === "session.ask" && look() };
+}
+
+/** Return what is answered by a choice: those of a question are numbered. */
+function answerOf(choice, words) {
+  if (/^\d+$/.test(choice)) return { verdict: "words", reason: choice };
+  return { verdict: choice, reason: ["deny", "words"].includes(choice) ? words : "" };
 }

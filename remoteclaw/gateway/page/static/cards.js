@@ -24,7 +24,7 @@ export function card({ choices }, answer) {
   }
 
   words.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && words.value.trim()) choose(verdicts.has("deny") ? "deny" : "words");
+    if (event.key === "Enter" && words.value.trim()) choose(verdicts.has("once") ? "deny" : "words");
   });
   return box;
 }
