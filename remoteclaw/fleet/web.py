@@ -15,7 +15,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S
 
-__all__ = ["PAGE", "Event", "WebChats", "chat_of"]
+__all__ = ["PAGE", "Event", "WebChats", "chat_of", "of_chat"]
 
 Kind = Literal["message", "reaction", "deletion"]
 #: How many events of a chat are kept at most, and read at once.
@@ -41,6 +41,12 @@ class Event:
 def chat_of(person: str, conversation: str | None) -> str:
     """Return the name of one of a person's chats."""
     return f"{person}\n{conversation}" if conversation else person
+
+
+def of_chat(chat: str) -> tuple[str, str | None]:
+    """Return whose chat this is, and which of theirs."""
+    person, _, conversation = chat.partition("\n")
+    return person, conversation or None
 
 
 class WebChats:

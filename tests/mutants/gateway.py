@@ -205,6 +205,13 @@ MUTANTS = (
         test="test_whatever_it_is_there_are_known_tags_alone",
     ),
     Mutant(
+        "a browser that is told of the conversation that it has left",
+        before="self.leave(client)\n        opened",
+        after="opened",
+        test="test_who_goes_on_to_another_conversation_is_told_of_that_alone",
+        within="PageChats",
+    ),
+    Mutant(
         "an ending gateway that keeps the delivery",
         before="await self._fleet.accounts.leave(reader)",
         after="pass",

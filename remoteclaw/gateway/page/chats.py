@@ -12,7 +12,7 @@ from remoteclaw.channels.web.adapter import WebAdapter
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.web import PAGE, Event
+from remoteclaw.fleet.web import PAGE, Event, of_chat
 from remoteclaw.gateway.feeds import Audience, Feeds
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import DEFAULT_ACCOUNT
@@ -69,7 +69,11 @@ class PageChats:
         return self._config().record.keep_ms
 
     async def open(self, client: Audience, chat: str, after: str) -> None:
-        """Tell a client what has happened in a chat since an event, and what happens from now."""
+        """Tell a client what has happened in a chat since an event, and what happens from now.
+
+        It is told nothing more of the one that it had open before.
+        """
+        self.leave(client)
         opened = self._open.setdefault(chat, _Open())
         opened.clients[client] = after
         await self._tell(chat, opened)
@@ -107,15 +111,17 @@ class PageChats:
         for client, known in list(opened.clients.items()):
             for event in events:
                 if _order(event.id) > _order(known):
-                    client.tell("web.event", told(event))
+                    client.tell("web.event", told(chat, event))
             if client in opened.clients and events:
                 opened.clients[client] = max(known, events[-1].id, key=_order)
         return len(events) == PAGE and any(opened.clients.values())
 
 
-def told(event: Event) -> dict[str, Any]:
+def told(chat: str, event: Event) -> dict[str, Any]:
     """Return an event as browsers get it."""
-    return {"id": event.id, "kind": event.kind, "at": event.at_ms, **event.about}
+    _, conversation = of_chat(chat)
+    about = {"id": event.id, "kind": event.kind, "at": event.at_ms, **event.about}
+    return {**about, "conversation": conversation}
 
 
 def _order(event_id: str) -> tuple[int, int]:

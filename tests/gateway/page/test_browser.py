@@ -4,9 +4,11 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import orjson
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
+from remoteclaw.fleet import keys
 from tests.support.asks import QUESTIONS
 from tests.support.bridges import claude_script
 from tests.support.browser import PHONE, launched, logged_in
@@ -117,3 +119,37 @@ async def test_a_question_is_answered_by_a_choice_and_in_own_words(
         await page.keyboard.press("Enter")
         await expect(answers(page).last).to_contain_text('"Which colours?": "like the sea"')
         await expect(answers(page).last).to_contain_text('"Which DB?": "SQLite"')
+
+
+async def test_each_conversation_shows_its_own_messages_alone(
+    browser: Browser, stack: Stack
+) -> None:
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await write(page, "one")
+        await expect(page.locator(".message.own")).to_have_count(1)
+        await page.get_by_role("link", name="New conversation").click()
+        await expect(page.locator(".message")).to_have_count(0)
+        await write(page, "two")
+        await expect(page.locator(".message.own")).to_have_text(re.compile("two"))
+        await page.get_by_role("complementary").get_by_role("link", name="one").click()
+        await expect(page.locator(".message.own")).to_have_text(re.compile("one"))
+        await page.get_by_role("complementary").get_by_role("link", name="two").click()
+        await write(page, "three")
+        await expect(page.locator(".message.own")).to_have_text(
+            [re.compile("two"), re.compile("three")]
+        )
+
+
+async def test_two_messages_of_one_millisecond_are_both_shown(
+    browser: Browser, stack: Stack
+) -> None:
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        client = stack.fleet.scripts.client
+        for number, text in enumerate(("one", "two", "three")):
+            about = orjson.dumps({"from": "agent", "text": text, "files": []})
+            event_id = f"1795395600000-{number}"
+            await client.xadd(
+                keys.web("admin.ada"), {"kind": "message", "about": about}, id=event_id
+            )
+        await page.reload()
+        await expect(page.locator(".message.agent .text")).to_have_text(["one", "two", "three"])

@@ -105,3 +105,18 @@ async def test_a_link_logs_in_whoever_it_is_for(stack: Stack) -> None:
     assert answer.json == {"name": "bo", "scope": "write"}
     assert alone.returncode == 1
     assert "No gateway runs here: start RemoteClaw with `remoteclaw up`." in alone.stderr
+
+
+async def test_who_goes_on_to_another_conversation_is_told_of_that_alone(stack: Stack) -> None:
+    async with opened(stack) as door:
+        cookie = await login(stack, door)
+        async with paged(door, cookie) as page, paged(door, cookie) as other:
+            await page.call("web.open")
+            await page.call("web.open", {"conversation": "beef"})
+            await other.call("web.open")
+            await stack.put_reply("web", "default", "elsewhere", chat="admin.ada", call="1")
+            assert (await other.event("web.event"))["conversation"] is None
+            await page.call("web.send", {"conversation": "beef", "messageId": "1", "text": "here"})
+            told = await page.event("web.event")
+
+    assert (told["text"], told["conversation"]) == ("here", "beef")

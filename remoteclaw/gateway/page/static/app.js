@@ -15,7 +15,8 @@ let view = null;
 let wasConnected = false;
 
 const places = {
-  "": { title: "Chat", open: (parts) => conversationView(link, { conversation: parts[1] ?? null }) },
+  "": { title: "Chat", open: () => conversationView(link, {}) },
+  c: { title: "Chat", open: (parts) => conversationView(link, { conversation: parts[1] ?? null }) },
   s: { title: "Session", open: (parts) => conversationView(link, { session: decodeURIComponent(parts[1]) }) },
   requests: { title: "Requests", open: () => asksView(link) },
   fleet: { title: "Fleet", open: () => fleetView(link) },
@@ -86,8 +87,7 @@ function build() {
     say(isConnected ? "" : "RemoteClaw is away. Trying again…");
     wasConnected = isConnected;
     if (isConnected) {
-      sessions.connected();
-      view?.connected?.();
+      Promise.resolve(view?.connected?.()).then(sessions.connected);
     }
   });
   route();

@@ -42,6 +42,7 @@ export function conversationView(link, { conversation = null, session = null }) 
 
   async function openChat() {
     here = await link.call("web.open", { conversation, after: last });
+    link.own = here.sessionKey.replace(/[^:]*$/, "");
     title.textContent = `Chat with ${here.agent}`;
     early.splice(0).forEach(happened);
     running(here.state !== "idle");
@@ -70,7 +71,7 @@ export function conversationView(link, { conversation = null, session = null }) 
   // -- what has happened ------------------------------------------------------------------------
 
   function told({ event, payload }) {
-    if (event === "web.event" && !session) return happened(payload);
+    if (event === "web.event") return !session && payload.conversation === conversation && happened(payload);
     if (!here || payload?.sessionKey !== here.sessionKey) return;
     if (event === "session.live") return grown(() => showLive(payload));
     if (event === "session.outcome") {
@@ -82,7 +83,7 @@ export function conversationView(link, { conversation = null, session = null }) 
 
   function happened(event) {
     if (!here) { early.push(event); return; }
-    if (last && order(event.id) <= order(last)) return;  // a second tab, a second connection
+    if (last && !isLater(event.id, last)) return;  // a second tab, a second connection
     last = event.id;
     grown(() => {
       if (event.kind === "message") add(event);
@@ -262,9 +263,11 @@ function item(recorded) {
     recorded.html ? rendered(recorded.html) : el("div", { class: "text plain", text: recorded.text }));
 }
 
-function order(id) {
-  const [at, number] = id.split("-").map(Number);
-  return at * 1e6 + number;
+/** Whether an event is later than another: two of one millisecond have one number, too. */
+function isLater(one, other) {
+  const [at, number] = one.split("-").map(Number);
+  const [thenAt, thenNumber] = other.split("-").map(Number);
+  return at > thenAt || (at === thenAt && number > thenNumber);
 }
 
 function id() {

@@ -18,6 +18,8 @@ export class Link extends EventTarget {
   #failures = 0;
   #timer = null;
   scopes = [];
+  /** How the keys of one's own conversations begin, as soon as it is known. */
+  own = null;
 
   /** Connect, and stay connected. It dispatches `state` (connected, away, locked) and `told`. */
   start() {

@@ -27,10 +27,10 @@ export function sessionsList(link) {
       const asking = new Set(waiting.asks.map((ask) => ask.sessionKey));
       const sessions = [...found.sessions].sort((one, other) =>
         asking.has(other.key) - asking.has(one.key) || other.lastMessageMs - one.lastMessageMs);
-      const next = JSON.stringify([sessions, [...asking]]);
+      const next = JSON.stringify([sessions, [...asking], link.own]);
       if (next !== shown) {
         shown = next;
-        fill(list, sessions.map((session) => row(session, asking.has(session.key))));
+        fill(list, sessions.map((session) => row(session, { asks: asking.has(session.key), own: link.own })));
       }
     } catch { /* the status line says that it is away */ }
     timer = setTimeout(() => document.visibilityState === "visible" ? look() : (timer = setTimeout(look, EVERY_MS)), EVERY_MS);
@@ -46,11 +46,18 @@ export function sessionsList(link) {
   return { element, connected: look, told };
 }
 
-function row(session, asks) {
+/** Where a session is shown: one's own conversations to write in, others to read. */
+function placeOf(key, own) {
+  if (!own || !key.startsWith(own)) return `#/s/${encodeURIComponent(key)}`;
+  const conversation = key.slice(own.length);
+  return conversation === "_" ? "#/" : `#/c/${conversation}`;
+}
+
+function row(session, { asks, own }) {
   const states = { running: "works", scheduled: "waits for a worker", idle: "" };
   const state = asks ? "asks you" : states[session.state] ?? session.state;
   return el("li", { class: asks ? "asks" : session.state },
-    el("a", { href: `#/s/${encodeURIComponent(session.key)}` },
+    el("a", { href: placeOf(session.key, own) },
       el("span", { class: "title", text: session.label ?? session.title ?? session.key }),
       el("span", { class: "about", text: [session.channel, session.agent, state].filter(Boolean).join(" · ") }),
       el("time", { text: ago(session.lastMessageMs) })));
