@@ -1,13 +1,16 @@
 """Changes of the configuration that people are asked for; operators decide them here, too."""
 
+import contextlib
+from dataclasses import replace
+
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
-from remoteclaw.bridge.wanted import as_seen
+from remoteclaw.bridge.wanted import MOST_OF_WHOLE, as_seen
 from remoteclaw.commands.answering import answer_as_operator
 from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.edit import PlannedChange
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
-from remoteclaw.errors import CallRefused
+from remoteclaw.errors import CallRefused, RedisRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.asks import Change, Request, Shown, Verdict, new_id, of_other_chat, shown_by
 from remoteclaw.gateway.call import Call
@@ -17,10 +20,11 @@ from remoteclaw.messages import people_of
 __all__ = ["decide", "request_of", "shown_in_chat"]
 
 WANTS = "**{agent}**{about} asks to change the configuration:\n\n{block}"
+WHOLE = "\n\nAll of it is in the file {name}."
 RESTART = "\n\nIt would hold after a restart: {needs}."
 
 
-def request_of(call: Call, plan: PlannedChange) -> Request:
+async def request_of(call: Call, plan: PlannedChange) -> Request:
     """Return the request for a change that an agent wants."""
     assert call.caller is not None, "operators' changes don't wait"
     entries = call.turn.entries
@@ -32,18 +36,26 @@ def request_of(call: Call, plan: PlannedChange) -> Request:
         changed=plan.paths,
         needs_restart=plan.needs_restart,
     )
-    return Request(
+    scrubber = Scrubber(secrets_of(call.config))
+    what, whole = as_seen(plan.diff, scrubber), as_seen(plan.diff, scrubber, MOST_OF_WHOLE)
+    request = Request(
         id=new_id(),
         session=call.caller.session,
         turn=call.turn.id,
         tool=call.tool.tool,
-        what=as_seen(plan.diff, Scrubber(secrets_of(call.config))),
+        what=what,
         where=call.home.host_id,
         deliver=entries[-1].deliver,
         chat=approvals_of(call.config, call.caller.session).chat,
         people=people_of(entries),
         change=change,
     )
+    if whole != what:
+        session, name = call.caller.session, f"request-{request.id}.txt"
+        with contextlib.suppress(RedisRefused):  # there is no room: the ends of it are shown
+            file = await call.fleet.blobs.put(session.sid, name, whole.encode(), chat=session)
+            return replace(request, file=file)
+    return request
 
 
 def shown_in_chat(call: Call, request: Request) -> Shown | None:
@@ -58,6 +70,7 @@ def shown_in_chat(call: Call, request: Request) -> Shown | None:
     needs = ", ".join(request.change.needs_restart)
     about = of_other_chat(request, entries)
     text = WANTS.format(agent=session.agent, about=about, block=fenced(request.what, "diff"))
+    text += WHOLE.format(name=request.file.name) if request.file else ""
     return shown_by(
         request,
         attempt=call.turn.attempt,

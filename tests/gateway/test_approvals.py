@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import tomlkit
 
@@ -89,6 +90,23 @@ async def test_the_chat_shows_it_as_a_diff_and_what_became_of_it(stack: Stack) -
     )
     assert closed == f"{card}\n\n{became}"
     assert mode(stack) == "steer"
+
+
+async def test_what_a_long_change_leaves_out_is_in_its_file(stack: Stack) -> None:
+    """An agent could have it leave out what it wants."""
+    turn = await begin_turn(stack, HANDLERS)
+    many = {f"channel-{number:03}": {"cap": 7} for number in range(200)}
+    hidden = {**many, "channel-100": {"cap": 99}}
+    await turn.call("gateway_config_patch", patches={"queue": {"channels": hidden}})
+    (request,) = await stack.fleet.asks.waiting()
+    whole = await stack.fleet.asks.whole(request)
+    client: Any = stack.fleet.scripts.client
+    ((_, fields),) = await client.xrange(keys.reply_stream("test", "default"))
+    card = orjson.loads(fields[b"reply"])
+
+    assert ("cap = 99" in request.what, "cap = 99" in whole) == (False, True)
+    assert [file["name"] for file in card["attachments"]] == [f"request-{request.id}.txt"]
+    assert card["text"].endswith(f"All of it is in the file request-{request.id}.txt.")
 
 
 @pytest.mark.parametrize("door", ["config", "asks", "chat"])

@@ -386,4 +386,10 @@ MUTANTS = (
         after="offered=(),",
         test="test_an_operator_answers_a_question_by_numbers",
     ),
+    Mutant(
+        "a long change that hides what it does",
+        before="if whole != what:",
+        after="if False:",
+        test="test_what_a_long_change_leaves_out_is_in_its_file",
+    ),
 )

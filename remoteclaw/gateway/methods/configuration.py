@@ -130,7 +130,7 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
         )
         asked = None
         if rule:
-            request = request_of(call, plan)
+            request = await request_of(call, plan)
             shown = shown_in_chat(call, request)
             asked = record_args(request, shown, keep_ms=call.config.record.keep_ms)
             where = IN_CHAT if shown else AT_HOST.format(id=request.id, host=call.home.host_id)
