@@ -140,9 +140,9 @@ async def approve_change(fleet: "Fleet", change: str) -> None:
     """Apply a change that an agent has asked for. CHANGE is its id."""
     from remoteclaw.gateway.changes import decide
 
-    request = await decide(fleet, *load(), change, "once")
+    request, became = await decide(fleet, *load(), change, "once")
     echo_text(request.what)
-    echo(request.became or "It is allowed.")
+    echo(became)
 
 
 @config.command("reject")

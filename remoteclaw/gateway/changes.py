@@ -78,8 +78,10 @@ def shown_in_chat(call: Call, request: Request) -> Shown | None:
     )
 
 
-async def decide(fleet: Fleet, home: Home, config: Config, id_: str, verdict: Verdict) -> Request:
-    """Decide a change as the operator; return the request as it is then.
+async def decide(
+    fleet: Fleet, home: Home, config: Config, id_: str, verdict: Verdict
+) -> tuple[Request, str]:
+    """Decide a change as the operator; return the request as it is then, and what became of it.
 
     Raises `CallRefused` if that doesn't count, or can't be done.
     """
@@ -93,4 +95,4 @@ async def decide(fleet: Fleet, home: Home, config: Config, id_: str, verdict: Ve
     told = await answer_as_operator(fleet, home, config, id_, verdict)
     if not told.counts:
         raise CallRefused("INVALID_REQUEST", told.text)
-    return await fleet.asks.named(id_)
+    return await fleet.asks.named(id_), told.text

@@ -47,9 +47,10 @@ class PatchParams(Params):
 
 
 class Changed(Result):
-    status: Literal["applied", "unchanged", "needs_approval"]
+    status: Literal["applied", "approved", "unchanged", "needs_approval"]
+    """What is approved is made in a moment, by the gateway of the file's host."""
     hash: str
-    """What the file's hash is now."""
+    """What the file's hash is now, or then."""
     changed: tuple[str, ...] = ()
     """The keys that are, or would be, changed."""
     needs_restart: tuple[str, ...] = ()

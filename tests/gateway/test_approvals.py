@@ -14,7 +14,6 @@ from remoteclaw.commands import Answer, Asked
 from remoteclaw.commands.answering import (
     ENDED,
     FOR_OWNERS,
-    answer_as_operator,
     carry_out_changes,
     in_passing,
 )
@@ -359,10 +358,13 @@ async def test_another_host_makes_its_own_change(stack: Stack, directory: Path) 
     await ask(stack)
     (request,) = await stack.fleet.asks.waiting()
     elsewhere = Home(directory / "elsewhere").create()
-    config = load_config(stack.home.config_file, {})
-    told = await answer_as_operator(stack.fleet, elsewhere, config, request.id, "once")
+    (elsewhere.path / "config.toml").write_text(TEXT)
+    other = gateway(stack.fleet, elsewhere, HANDLERS)
+    answer, _ = await other.call(operator(), "config.approve", {"id": request.id})
     await carry_out_changes(stack.fleet, elsewhere)
-    assert told.text.endswith(f"{stack.home.host_id} makes the change in a moment.")
+    told = answer.model_dump()
+    assert told["status"] == "approved"
+    assert told["detail"].endswith(f"{stack.home.host_id} makes the change in a moment.")
     assert mode(stack) == "collect"
     await carry_out_changes(stack.fleet, stack.home)
 

@@ -392,4 +392,10 @@ MUTANTS = (
         after="if False:",
         test="test_what_a_long_change_leaves_out_is_in_its_file",
     ),
+    Mutant(
+        "a change that is said to be made before it is",
+        before='"applied" if request.state == "used" else "approved"',
+        after='"applied"',
+        test="test_another_host_makes_its_own_change",
+    ),
 )

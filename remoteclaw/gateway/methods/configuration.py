@@ -177,14 +177,14 @@ def _shown(request: Request) -> contract.Approval:
 
 
 async def _approve(call: Call, params: contract.ApprovalParams) -> contract.Changed:
-    request = await decide(call.fleet, call.home, call.config, params.id, "once")
+    request, became = await decide(call.fleet, call.home, call.config, params.id, "once")
     assert request.change, "it is for a change"
     return contract.Changed(
-        status="applied",
+        status="applied" if request.state == "used" else "approved",
         hash=request.change.after,
         changed=tuple(request.change.changed),
         needs_restart=tuple(request.change.needs_restart),
-        detail=request.became or None,
+        detail=became,
     )
 
 
