@@ -44,7 +44,7 @@ from remoteclaw.messages import (
 )
 from remoteclaw.protocols import Choice, FileSource, Incoming, PressedAdapter
 
-__all__ = ["Arrival", "Door"]
+__all__ = ["TOO_MANY", "Arrival", "Door"]
 
 #: How long a person may take to be told what came of a button, in seconds.
 PRESSED_S = 5.0

@@ -11,15 +11,18 @@ from typing import Any, Literal
 import orjson
 
 from remoteclaw.clock import boottime
+from remoteclaw.errors import RedisRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import APPEND_S
+from remoteclaw.fleet.inbound import APPEND_S, FULL
 
 __all__ = ["PAGE", "Event", "WebChats", "chat_of", "of_chat"]
 
 Kind = Literal["message", "reaction", "deletion"]
 #: How many events of a chat are kept at most, and read at once.
 MOST, PAGE = 5000, 500
+#: How much of a chat is kept at most, in bytes: its newest event, and what has room beside it.
+MOST_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +59,19 @@ class WebChats:
         self._scripts = scripts
 
     async def add(
-        self, chat: str, kind: Kind, about: Mapping[str, Any], *, once: str, keep_ms: int
+        self,
+        chat: str,
+        kind: Kind,
+        about: Mapping[str, Any],
+        *,
+        once: str,
+        keep_ms: int,
+        is_persons: bool = False,
     ) -> str:
         """Note an event, `once`, and announce it; return its id. It is kept for so long.
 
-        With a deletion, the message's own event is removed.
+        With a deletion, the message's own event is removed. Raises `RedisRefused` for a person's
+        where Redis has no room.
         """
         told = await self._scripts.run(
             "web_add",
@@ -70,13 +81,17 @@ class WebChats:
                 "about": orjson.dumps(about),
                 "removes": about["message"] if kind == "deletion" else "",
                 "name": once,
+                "is_persons": "1" if is_persons else "",
                 "most": MOST,
+                "most_bytes": MOST_BYTES,
                 "keep_ms": keep_ms,
                 "channel": keys.WEB,
                 "chat_id": chat,
             },
             deadline=boottime() + APPEND_S,
         )
+        if not told:
+            raise RedisRefused(FULL)
         return str(told.decode())
 
     async def read(self, chat: str, *, after: str = "") -> list[Event]:

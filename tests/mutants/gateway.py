@@ -212,6 +212,24 @@ MUTANTS = (
         within="PageChats",
     ),
     Mutant(
+        "a conversation that is too long to be opened",
+        before="shown = _newest(events)",
+        after="shown = events",
+        test="test_a_very_long_conversation_is_told_from_its_newest_messages",
+    ),
+    Mutant(
+        "a text that keeps everybody waiting",
+        before="len(text) <= MOST_RENDERED",
+        after="True",
+        test="test_a_text_that_would_take_long_to_render_is_told_as_it_is",
+    ),
+    Mutant(
+        "a person who shows as much as they like",
+        before="if _NOTED.exceeded(writing) is not None:",
+        after="if False:",
+        test="test_nobody_fills_redis_with_messages",
+    ),
+    Mutant(
         "an ending gateway that keeps the delivery",
         before="await self._fleet.accounts.leave(reader)",
         after="pass",

@@ -1176,4 +1176,22 @@ MUTANTS = (
         after="",
         test="test_words_in_the_other_chat_answer",
     ),
+    Mutant(
+        "a chat of the page that grows without end",
+        before="bytes_of(keys.chat) > tonumber(args.most_bytes)",
+        after="false",
+        test="test_a_chat_of_the_page_has_room_for_its_newest_messages",
+    ),
+    Mutant(
+        "a chat that remembers what brought each message, forever",
+        before="redis.call('HDEL', keys.once, oldest[2][6])",
+        after="",
+        test="test_a_chat_of_the_page_has_room_for_its_newest_messages",
+    ),
+    Mutant(
+        "a message to the page for which there is no room",
+        before="if args.is_persons == '1' and is_full_for('messages') then return '' end",
+        after="",
+        test="test_nobody_fills_redis_with_messages",
+    ),
 )

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from remoteclaw import commands
-from remoteclaw.channels.arrival import Arrival, Door
+from remoteclaw.channels.arrival import TOO_MANY, Arrival, Door
 from remoteclaw.channels.rate import Rate
 from remoteclaw.channels.web.profile import person_id
 from remoteclaw.clock import now_ms
-from remoteclaw.errors import PlatformRefused
+from remoteclaw.errors import CallRefused, PlatformRefused
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.web import chat_of
 from remoteclaw.gateway.call import Call, Handler
@@ -22,6 +22,8 @@ __all__ = ["HANDLERS", "person_of"]
 
 #: What each person may write in a minute, through this gateway.
 _RATE = Rate()
+#: The same, of what is shown in a chat before it is taken in.
+_NOTED = Rate()
 
 
 def person_of(call: Call) -> str:
@@ -56,6 +58,10 @@ async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
     session = _session(call, params.conversation)
     message_id, chosen = params.message_id, params.answer
     if chosen is None and params.reaction is None:
+        person = session.user
+        writing = Incoming(id=message_id, chat=person, sender=person, at_ms=now_ms())
+        if _NOTED.exceeded(writing) is not None:
+            raise CallRefused("FORBIDDEN", TOO_MANY)
         message_id = await _noted(call, session, params)
     blobs = _Stored(call.fleet.blobs, session.sid, {file.blob: file for file in params.files})
     incoming = Incoming(
@@ -106,6 +112,7 @@ async def _noted(call: Call, session: SessionKey, params: contract.SendParams) -
         about,
         once=f"{session.user} {params.message_id}",
         keep_ms=call.config.record.keep_ms,
+        is_persons=True,
     )
 
 

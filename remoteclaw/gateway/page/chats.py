@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,8 @@ from remoteclaw.messages import DEFAULT_ACCOUNT
 __all__ = ["CHANNEL", "PageChats", "told"]
 
 CHANNEL = "web"
+#: How much a client is told of a chat at once, in characters: much more, and it reads too slowly.
+MOST_TOLD = 1_000_000
 #: The pause after the relay has failed, in seconds.
 AGAIN_S = 1.0
 #: How long an ending gateway tries to give the delivery to another one, in seconds.
@@ -108,8 +110,9 @@ class PageChats:
         if not opened.clients:
             return False
         events = await self._fleet.web.read(chat, after=min(opened.clients.values(), key=_order))
+        shown = _newest(events)
         for client, known in list(opened.clients.items()):
-            for event in events:
+            for event in shown:
                 if _order(event.id) > _order(known):
                     client.tell("web.event", told(chat, event))
             if client in opened.clients and events:
@@ -122,6 +125,16 @@ def told(chat: str, event: Event) -> dict[str, Any]:
     _, conversation = of_chat(chat)
     about = {"id": event.id, "kind": event.kind, "at": event.at_ms, **event.about}
     return {**about, "conversation": conversation}
+
+
+def _newest(events: Sequence[Event]) -> Sequence[Event]:
+    """Return the newest events that are not too long together, and one at least."""
+    room = MOST_TOLD
+    for place, event in reversed(list(enumerate(events))):
+        room -= len(str(event.about.get("text", "")))
+        if room < 0:
+            return events[min(place + 1, len(events) - 1) :]
+    return events
 
 
 def _order(event_id: str) -> tuple[int, int]:

@@ -57,6 +57,9 @@ HEADERS = {
 }
 #: The header by which the page shows that a request is its own.
 OWN = "x-remoteclaw-page"
+#: The longest text that becomes HTML, in characters: this takes a third of a second at worst, in
+#: which nobody else is answered. The page shows a longer one as it is.
+MOST_RENDERED = 30_000
 #: The types of its files.
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -183,7 +186,7 @@ class _PageConnection(Connection):
 
     def tell(self, event: str, payload: dict[str, Any], *, may_be_missed: bool = False) -> None:
         """Queue an event for sending."""
-        if isinstance(text := payload.get("text"), str):
+        if isinstance(text := payload.get("text"), str) and len(text) <= MOST_RENDERED:
             payload = {**payload, "html": _rendered(text)}
         super().tell(event, payload, may_be_missed=may_be_missed)
 

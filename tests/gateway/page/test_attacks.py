@@ -4,7 +4,8 @@ import orjson
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tests.support.doors import Door, hello, opened
+from remoteclaw.channels.rate import MOST
+from tests.support.doors import Door, Refused, RpcClient, hello, opened
 from tests.support.pages import OWN, login, paged
 from tests.support.stack import Stack
 
@@ -160,3 +161,25 @@ async def test_who_may_write_speaks_for_no_owner(stack: Stack) -> None:
             here = await page.call("web.open")
 
     assert here["person"] == "user.admin.ada"
+
+
+async def flood(page: RpcClient) -> None:
+    """Write more than one may in two minutes, each in a new conversation: one may end meanwhile."""
+    for number in range(2 * MOST + 1):
+        name = f"{number:x}"
+        await page.call("web.send", {"conversation": name, "messageId": name, "text": "x"})
+
+
+async def test_nobody_fills_redis_with_messages(stack: Stack) -> None:
+    """However many conversations they begin; and none is noted where there is no room."""
+    client = stack.fleet.scripts.client
+    async with opened(stack) as door:
+        cookie = await login(stack, door, name="flood", scope="write")
+        async with paged(door, cookie) as page:
+            await client.config_set("maxmemory", 1_000_000)
+            with pytest.raises(Refused, match="Redis has filled"):
+                await page.call("web.send", {"messageId": "full", "text": "x"})
+            await client.config_set("maxmemory", 0)
+            assert await stack.fleet.web.read("user.flood") == []
+            with pytest.raises(Refused, match="more than 120 messages"):
+                await flood(page)

@@ -120,3 +120,34 @@ async def test_who_goes_on_to_another_conversation_is_told_of_that_alone(stack: 
             told = await page.event("web.event")
 
     assert (told["text"], told["conversation"]) == ("here", "beef")
+
+
+async def test_a_very_long_conversation_is_told_from_its_newest_messages(stack: Stack) -> None:
+    """All of it at once would be more than waits for any client: it could never be opened."""
+    async with opened(stack) as door:
+        for number in range(300):
+            about = {"from": "agent", "text": "<&> " * 5000, "files": [], "number": number}
+            await stack.fleet.web.add(
+                "admin.ada", "message", about, once=f"{number}", keep_ms=60_000
+            )
+        cookie = await login(stack, door)
+        async with paged(door, cookie) as page:
+            await page.call("web.open")
+            told = [(await page.event("web.event"))["number"]]
+            while told[-1] != 299:
+                told.append((await page.event("web.event"))["number"])
+
+    assert told == list(range(300 - len(told), 300))
+    assert len(told) >= 20
+
+
+async def test_a_text_that_would_take_long_to_render_is_told_as_it_is(stack: Stack) -> None:
+    async with opened(stack) as door:
+        cookie = await login(stack, door)
+        async with paged(door, cookie) as page:
+            await page.call("web.open")
+            await page.call("web.send", {"messageId": "1", "text": "*_" * 500_000})
+            told = await page.event("web.event")
+
+    assert told["text"] == "*_" * 500_000
+    assert "html" not in told

@@ -100,7 +100,7 @@ export function conversationView(link, { conversation = null, session = null }) 
       fill(closed.querySelector(".text"), rendered(event.html));
       return;
     }
-    const body = event.html ? rendered(event.html) : null;
+    const body = event.html || event.text ? written(event) : null;
     const made = el("li", { class: ["message", isOwn ? "own" : "agent", event.isError && "error"].filter(Boolean).join(" "), "data-id": event.id },
       el("div", { class: "by" },
         el("span", { class: "who", text: isOwn ? "You" : here?.agent ?? "agent" }),
@@ -160,7 +160,7 @@ export function conversationView(link, { conversation = null, session = null }) 
     fill(live,
       tools.length ? el("ul", { class: "tools" }, tools) : null,
       plan.length ? el("ol", { class: "plan" }, plan) : null,
-      now.html ? rendered(now.html) : el("p", { class: "thinking", text: "…" }),
+      now.html || now.text ? written(now) : el("p", { class: "thinking", text: "…" }),
       el("p", { class: "since", text: `${Math.max(0, Math.round((now.at - now.since_ms) / 1000)) || 0} s` }));
   }
 
@@ -260,7 +260,12 @@ function item(recorded) {
     el("div", { class: "by" },
       el("span", { class: "who", text: isAgent ? "agent" : recorded.from ?? recorded.role }),
       el("time", { text: moment(recorded.at) })),
-    recorded.html ? rendered(recorded.html) : el("div", { class: "text plain", text: recorded.text }));
+    written(recorded));
+}
+
+/** Return a text as the gateway has made HTML of it, or as it is: of a very long one it makes none. */
+function written({ html, text }) {
+  return html ? rendered(html) : el("div", { class: "text plain", text });
 }
 
 /** Whether an event is later than another: two of one millisecond have one number, too. */
