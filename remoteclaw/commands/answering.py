@@ -253,15 +253,13 @@ async def _take_back(asked: Asked) -> Answer:
 
 async def deny(asked: Asked) -> Answer:
     """Deny what an agent asks for; what follows is the reason."""
-    id_, rest = _split(asked.rest)
+    id_, rest = await _named(asked)
     return await _answer(asked, id_, "deny", rest)
 
 
 async def in_words(asked: Asked) -> Answer:
     """Answer a question, or a plan: with words, or with numbers of its choices."""
-    id_, rest = _split(asked.rest)
-    if id_ and not await asked.fleet.asks.find(id_):
-        id_, rest = "", asked.rest
+    id_, rest = await _named(asked)
     request = await _request(asked, id_)
     if isinstance(request, Answer):
         return request
@@ -411,6 +409,14 @@ def _split(rest: str) -> tuple[str, str]:
     """Return the id of a request, if the first word is one, and what follows."""
     first, _, more = rest.partition(" ")
     return (first, more.strip()) if re.fullmatch("[a-z2-9]{8}", first) else ("", rest)
+
+
+async def _named(asked: Asked) -> tuple[str, str]:
+    """Return the id of a request and the words behind it, of which the first may look like one."""
+    id_, rest = _split(asked.rest)
+    if id_.isalpha() and not await asked.fleet.asks.find(id_):
+        return "", asked.rest
+    return id_, rest
 
 
 def _words(request: Request, answer: Answered) -> str:

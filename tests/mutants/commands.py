@@ -184,6 +184,12 @@ MUTANTS = (
         test="test_a_reply_to_another_message_is_for_that_and_one_to_the_file_answers",
     ),
     Mutant(
+        "a reason whose first word looks like a request",
+        before="if id_.isalpha() and not",
+        after="if False and not",
+        test="test_a_word_that_looks_like_a_request_is_one_of_the_answer",
+    ),
+    Mutant(
         "a reply to the file below a card that says nothing",
         before="if request.id == about or (",
         after="if (",

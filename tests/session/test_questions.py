@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge.conduct import NOBODY_TO_ANSWER
+from remoteclaw.commands.answering import GONE
 from remoteclaw.fleet import keys
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
@@ -20,6 +21,7 @@ from tests.support.asks import (
     newest,
     next_request,
     open_request,
+    put_request,
     shown,
     sooner,
     write,
@@ -171,3 +173,20 @@ async def test_a_question_shows_what_it_hides(stack: Stack, directory: Path) -> 
     assert "Drop \\u202ethe table?" in request.what
     await answered(stack, request, "deny")
     await task
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("/answer database three", "database three"), ("/deny tomorrow", "tomorrow")],
+)
+async def test_a_word_that_looks_like_a_request_is_one_of_the_answer(
+    stack: Stack, text: str, words: str
+) -> None:
+    accepted = await stack.append("hello")
+    request = await put_request(stack, accepted, tool="Ask", what="Which?", choices=("red",))
+    assert await write(stack, accepted, "/deny k7m2q9xa no") == GONE
+    assert await write(stack, accepted, text) == ""
+
+    found = await stack.fleet.asks.named(request.id)
+    assert found.answer is not None
+    assert found.answer.words == words
