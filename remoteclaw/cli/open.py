@@ -6,6 +6,7 @@ import click
 
 from remoteclaw.cli.access import load, with_fleet
 from remoteclaw.cli.output import echo
+from remoteclaw.cli.token import check_name
 from remoteclaw.errors import NotFound
 from remoteclaw.host.terminal import login_name
 
@@ -15,9 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["open_page"]
 
 
+def _check_name(context: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
+    return None if name is None else check_name(context, parameter, name)
+
+
 @click.command("open")
 @click.option(
-    "--as", "name", metavar="NAME", help="Who logs in. [default: your name on this computer]"
+    "--as",
+    "name",
+    metavar="NAME",
+    callback=_check_name,
+    help="Who logs in. [default: your name on this computer]",
 )
 @click.option(
     "--scope",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.tokens import TokenView
 
-__all__ = ["token"]
+__all__ = ["check_name", "token"]
 
 
 @click.group()
@@ -21,14 +21,15 @@ def token() -> None:
     """Make, list and revoke tokens for the gateway."""
 
 
-def _check_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+def check_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    """Return the name of an operator, without what stands around it."""
     if not name.isprintable() or not 0 < len(name.strip()) <= 64:
         raise click.BadParameter("it has 1 to 64 characters that can be printed.")
     return name.strip()
 
 
 @token.command("create")
-@click.argument("name", callback=_check_name)
+@click.argument("name", callback=check_name)
 @click.option(
     "--scope",
     type=click.Choice(["read", "write", "admin"]),

@@ -191,4 +191,11 @@ MUTANTS = (
         after="return answer.words",
         test="test_a_key_that_somebody_answers_with_is_in_no_list",
     ),
+    Mutant(
+        "a link for any name",
+        before="callback=_check_name,",
+        after="",
+        test="test_a_name_that_would_be_another_ones_chat_is_refused",
+        within="open",
+    ),
 )

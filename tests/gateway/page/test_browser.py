@@ -153,3 +153,15 @@ async def test_two_messages_of_one_millisecond_are_both_shown(
             )
         await page.reload()
         await expect(page.locator(".message.agent .text")).to_have_text(["one", "two", "three"])
+
+
+async def test_a_new_link_logs_in_where_the_page_is_open(browser: Browser, stack: Stack) -> None:
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        for token in await stack.fleet.tokens.list():
+            await stack.fleet.tokens.revoke(token.id)
+        await expect(page.locator("main")).to_contain_text("remoteclaw open")
+        code = await stack.fleet.logins.create("ada", "admin", 3_600_000)
+        await page.goto(f"{door.url}/#{code}")
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        assert page.url == f"{door.url}/"

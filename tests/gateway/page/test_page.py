@@ -151,3 +151,11 @@ async def test_a_text_that_would_take_long_to_render_is_told_as_it_is(stack: Sta
 
     assert told["text"] == "*_" * 500_000
     assert "html" not in told
+
+
+async def test_a_name_that_would_be_another_ones_chat_is_refused(stack: Stack) -> None:
+    """A chat is called after its person and its conversation, in lines."""
+    for name in ("ada\nbeef", "ada\x1b[2J", "", "a" * 65):
+        made = await asyncio.to_thread(run, stack, "open", "--as", name)
+        assert made.returncode == 2
+        assert "it has 1 to 64 characters that can be printed." in made.stderr

@@ -94,8 +94,13 @@ function build() {
   link.start();
 }
 
+const CODE = /^#([\w-]{20,})$/;
+
 async function begin() {
-  const code = /^#([\w-]{20,})$/.exec(location.hash)?.[1];
+  addEventListener("hashchange", () => {
+    if (CODE.test(location.hash)) location.reload();  // a link that is followed where the page is open
+  });
+  const code = CODE.exec(location.hash)?.[1];
   if (code) {
     history.replaceState(null, "", location.pathname);  // it is good once, and belongs in no history
     const answer = await post("/page/login", { code }).catch(() => null);

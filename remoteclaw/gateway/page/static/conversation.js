@@ -12,7 +12,8 @@ export function conversationView(link, { conversation = null, session = null }) 
   const title = el("h1", { text: session ?? "Chat" });
   const about = el("p", { class: "about" });
   const stop = el("button", { type: "button", class: "stop", hidden: true, onclick: () => link.call("sessions.stop", { sessionKey: here.sessionKey }) }, "Stop");
-  const scroller = el("div", { class: "scroller", tabindex: "0" }, messages, live);
+  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const scroller = el("div", { class: "scroller", tabindex: "0" }, messages, problem, live);
   const composer = session ? null : composerOf();
   const element = el("section", { class: "conversation" },
     el("div", { class: "head" }, title, about, stop), scroller, composer?.element);
@@ -32,11 +33,13 @@ export function conversationView(link, { conversation = null, session = null }) 
   }
 
   async function connected() {
+    problem.hidden = true;
     try {
       if (session) await openSession();
       else await openChat();
     } catch (error) {
-      fill(messages, el("li", { class: "notice", role: "alert", text: error.message }));
+      problem.hidden = false;
+      problem.textContent = error.message;
     }
   }
 
@@ -175,7 +178,7 @@ export function conversationView(link, { conversation = null, session = null }) 
       onkeydown: (event) => {
         if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); }
       },
-      oninput: grow,
+      oninput: () => { unsent = null; grow(); },  // other words are another message
       onpaste: (event) => { if (event.clipboardData.files.length) { event.preventDefault(); attach(event.clipboardData.files); } } });
     const picker = el("input", { type: "file", multiple: true, hidden: true, onchange: () => { attach(picker.files); picker.value = ""; } });
     const files = el("ul", { class: "attached" });
