@@ -115,8 +115,9 @@ async def test_a_question_is_answered_by_a_choice_and_in_own_words(
             await other.goto(f"{door.url}/#/requests")
             await other.get_by_role("button", name="SQLite").click()
             await expect(answers(page).last).to_contain_text("Which colours?")
-        await page.get_by_label("Your words").fill("like the sea")
-        await page.keyboard.press("Enter")
+        own = page.get_by_label("Your words")
+        await own.fill("like the sea")
+        await own.press("Enter")
         await expect(answers(page).last).to_contain_text('"Which colours?": "like the sea"')
         await expect(answers(page).last).to_contain_text('"Which DB?": "SQLite"')
 
