@@ -1,6 +1,6 @@
 """Methods of the page: chats in a browser, as a client of the gateway."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -54,15 +54,6 @@ class SendParams(Params):
 class Sent(Result):
     id: str
     """The event that it has become."""
-
-
-class Event(Result):
-    """Something that has happened in a chat of the page; the event `web.event` has it, too."""
-
-    id: str
-    kind: Literal["message", "reaction", "deletion"]
-    at: int
-    about: dict[str, Any]
 
 
 METHODS = (

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from remoteclaw.tools.base import Scope
 from tests.support.doors import Door
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S
@@ -43,15 +44,22 @@ async def launched() -> AsyncIterator[Browser]:
 
 @contextlib.asynccontextmanager
 async def logged_in(
-    browser: Browser, stack: Stack, door: Door, *, name: str = "ada", **options: Any
+    browser: Browser,
+    stack: Stack,
+    door: Door,
+    *,
+    name: str = "ada",
+    scope: Scope = "admin",
+    **options: Any,
 ) -> AsyncIterator[Page]:
     """Open the page by a link; nothing may fail in it."""
     context = await browser.new_context(**{"viewport": DESK, **options})
+    context.set_default_timeout(HANG_S * 1000)
     problems: list[str] = []
     page = await context.new_page()
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
-    code = await stack.fleet.logins.create(name, "admin", 3_600_000)
+    code = await stack.fleet.logins.create(name, scope, 3_600_000)
     await page.goto(f"{door.url}/#{code}")
     yield page
     assert [one for one in problems if "WebSocket" not in one and "net::ERR" not in one] == []

@@ -100,8 +100,10 @@ class PageChats:
             try:
                 while await self._tell_page(chat, opened):
                     pass
-            except (RedisUnavailable, RedisRefused):
-                pass  # the next announcement, or that it is heard again, tells
+            except RedisUnavailable:  # there may be no other announcement
+                asyncio.get_running_loop().call_later(AGAIN_S, self._heard, chat.encode())
+            except RedisRefused as error:
+                log.warning("a chat of the page can't be read: %s", error)
             except Exception as error:  # noqa: BLE001 - any record may be in Redis
                 log.error("a chat of the page can't be told: %s", frames_of(error))
 

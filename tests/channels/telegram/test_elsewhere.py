@@ -69,7 +69,11 @@ async def test_another_chat_answers_and_both_learn_what_came_of_it(
     about = f"main, for telegram:{BO} ('Bo'**Ann** (telegram:7)) in telegram:{BO}, asks to use "
     assert shown.startswith(about)
     assert COMMAND in shown
-    (told,) = [one for one in bot.chat(BO) if request.id in one.get("text", "")]
+
+    def notices() -> list[dict[str, Any]]:
+        return [one for one in bot.chat(BO) if request.id in one.get("text", "")]
+
+    (told,) = await eventually(notices)
     assert told["text"] == f"I have to ask a person elsewhere: request {request.id}."
     assert not [one for one in bot.chat(BO) if "reply_markup" in one]
     here = bot.press(data=f"{request.id}:once", chat=BO, message=told["message_id"])

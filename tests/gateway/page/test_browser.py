@@ -145,6 +145,7 @@ async def test_two_messages_of_one_millisecond_are_both_shown(
     browser: Browser, stack: Stack
 ) -> None:
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
         client = stack.fleet.scripts.client
         for number, text in enumerate(("one", "two", "three")):
             about = orjson.dumps({"from": "agent", "text": text, "files": []})
@@ -166,3 +167,17 @@ async def test_a_new_link_logs_in_where_the_page_is_open(browser: Browser, stack
         await page.goto(f"{door.url}/#{code}")
         await expect(page.get_by_label("Message", exact=True)).to_be_focused()
         assert page.url == f"{door.url}/"
+
+
+async def test_who_may_only_read_is_told_and_offered_nothing_to_write(
+    browser: Browser, stack: Stack
+) -> None:
+    async with (
+        opened(stack) as door,
+        logged_in(browser, stack, door, scope="read") as page,
+    ):
+        await expect(page.get_by_role("alert")).to_contain_text("scope")
+        await expect(page.get_by_label("Message", exact=True)).to_be_hidden()
+        await expect(page.get_by_role("link", name="Chat")).to_have_attribute(
+            "aria-current", "page"
+        )

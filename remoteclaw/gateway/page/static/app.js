@@ -37,7 +37,9 @@ function route() {
   fill(main, view.element);
   document.body.dataset.view = parts[0] || "chat";
   for (const each of document.querySelectorAll("nav a")) {
-    each.toggleAttribute("aria-current", each.dataset.place === `#/${parts[0]}`);
+    const isHere = each.dataset.place === `#/${parts[0] === "c" ? "" : parts[0]}`;
+    if (isHere) each.setAttribute("aria-current", "page");
+    else each.removeAttribute("aria-current");
   }
   if (wasConnected) view.connected?.();
 }
@@ -72,6 +74,7 @@ function build() {
     aside, main, status);
   addEventListener("hashchange", () => {
     document.body.removeAttribute("data-menu");
+    document.querySelector(".menu")?.setAttribute("aria-expanded", "false");
     route();
   });
   link.addEventListener("told", ({ detail }) => {

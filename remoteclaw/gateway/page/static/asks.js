@@ -3,12 +3,21 @@
 import { card } from "./cards.js";
 import { ago, el, fill } from "./dom.js";
 
+/** Only who follows a session is told of its requests, and this is about all: it looks by itself. */
+const EVERY_MS = 2000;
+
 export function asksView(link) {
   const list = el("ul", { class: "asks" });
+  const timer = setInterval(look, EVERY_MS);
+  let shown = null;
   const element = el("section", {}, el("h1", { text: "Requests" }), list);
 
   async function look() {
-    const { asks } = await link.call("asks.list").catch(() => ({ asks: [] }));
+    const { asks } = await link.call("asks.list").catch(() => ({}));
+    if (!asks) return;  // what was there may still be
+    const ids = asks.map((ask) => ask.id).join();
+    if (ids === shown) return;  // words that a person has begun to write stay
+    shown = ids;
     fill(list, asks.length ? asks.map(row) : el("li", { class: "notice", text: "Nothing waits for you." }));
   }
 
@@ -25,7 +34,7 @@ export function asksView(link) {
       }), done);
   }
 
-  return { element, connected: look, told: ({ event }) => event === "session.ask" && look() };
+  return { element, connected: look, told: ({ event }) => event === "session.ask" && look(), close: () => clearInterval(timer) };
 }
 
 /** Return what is answered by a choice: those of a question are numbered. */

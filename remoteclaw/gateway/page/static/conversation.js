@@ -13,7 +13,7 @@ export function conversationView(link, { conversation = null, session = null }) 
   const about = el("p", { class: "about" });
   const stop = el("button", { type: "button", class: "stop", hidden: true, onclick: () => link.call("sessions.stop", { sessionKey: here.sessionKey }) }, "Stop");
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
-  const scroller = el("div", { class: "scroller", tabindex: "0" }, messages, problem, live);
+  const scroller = el("div", { class: "scroller", role: "log", "aria-label": "Conversation", tabindex: "0" }, messages, problem, live);
   const composer = session ? null : composerOf();
   const element = el("section", { class: "conversation" },
     el("div", { class: "head" }, title, about, stop), scroller, composer?.element);
@@ -40,6 +40,7 @@ export function conversationView(link, { conversation = null, session = null }) 
     } catch (error) {
       problem.hidden = false;
       problem.textContent = error.message;
+      if (composer && error.code === "FORBIDDEN") composer.element.hidden = true;
     }
   }
 
