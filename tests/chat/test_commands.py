@@ -103,6 +103,7 @@ def goes_on_from_our_record(screen: Terminal) -> None:
     screen.see("This session has no earlier conversation.")
     screen.type("my colour is green\r")
     screen.see("message 1 of our conversation")
+    screen.see("what happens when an agent dies.")  # else its end is stopped
     screen.type("/new\r")
     screen.see("A new conversation.")
     screen.type("/resume\r")

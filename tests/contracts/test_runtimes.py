@@ -604,7 +604,6 @@ async def test_a_copy_that_dies_before_it_says_anything_is_begun_again(
 async def test_a_failure_has_its_category_and_the_next_turn_works(
     opened: Open, cli: AgentCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "FRESH_S", 6.0)  # gemini's first pause takes 5
     categories = {
         "HTTP:401": ErrorCategory.AUTH,
         "HTTP:404:model": ErrorCategory.UNKNOWN_MODEL,
@@ -630,6 +629,7 @@ async def test_a_failure_has_its_category_and_the_next_turn_works(
         assert "then it works" in reply
         if cli.name == "opencode":  # the others don't say theirs, and nothing is known of any other
             await keeps_its_summary_to_itself(agent)
+        monkeypatch.setattr(patience, "FRESH_S", 6.0)  # gemini's first pause takes 5
         await is_not_waited_for(agent)
         # Of two of opencode that make its database, one ends; the drain starts that once more.
         async with opened() as other:

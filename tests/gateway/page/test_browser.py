@@ -135,6 +135,7 @@ async def test_each_conversation_shows_its_own_messages_alone(
         await page.get_by_role("complementary").get_by_role("link", name="one").click()
         await expect(page.locator(".message.own")).to_have_text(re.compile("one"))
         await page.get_by_role("complementary").get_by_role("link", name="two").click()
+        await expect(page.locator(".message.own")).to_have_text(re.compile("two"))
         await write(page, "three")
         await expect(page.locator(".message.own")).to_have_text(
             [re.compile("two"), re.compile("three")]
