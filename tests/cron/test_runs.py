@@ -471,7 +471,8 @@ async def test_a_settler_at(
     """Each is stopped at a step while another one looks; then it dies, goes on, or is cut off."""
     first, second, proxy = pair
     now_ms = await second.scripts.now_ms()
-    job = await add(second, Schedule(every_s=3600), next_ms=now_ms, alert_after=1)
+    hourly = Schedule(every_s=3600, anchor_ms=now_ms)  # not at the full hour, which may be now
+    job = await add(second, hourly, next_ms=now_ms, alert_after=1)
     await scheduler_of(second).tick()
     await work(second, status="failed", category="auth")
     failpoint = proxy.arm(step, side)
