@@ -59,7 +59,9 @@ def is_killed(pid: int) -> bool:
     except OSError:
         return True
     pending = int(status.partition("SigPnd:")[2].split()[0], 16)
-    return not is_alive(pid) or bool(pending >> signal.SIGKILL - 1 & 1)
+    # Once it has taken the signal it is pending no more, and its memory goes before itself.
+    is_ending = "VmSize:" not in status
+    return is_ending or not is_alive(pid) or bool(pending >> signal.SIGKILL - 1 & 1)
 
 
 def children(pid: int) -> list[int]:
