@@ -26,9 +26,6 @@ class Opened(Result):
     person: str
     state: str
     """idle, scheduled or running."""
-    waiting: int
-    commands: tuple[tuple[str, str], ...]
-    """The commands that may be written, each with what it does."""
 
 
 class Answer(Params):

@@ -416,4 +416,10 @@ MUTANTS = (
         after='"applied"',
         test="test_another_host_makes_its_own_change",
     ),
+    Mutant(
+        "a history that holds up all others",
+        before='(room := room - len(item["text"])) >= 0',
+        after="room",
+        test="test_of_a_long_history_the_newest_is_rendered",
+    ),
 )

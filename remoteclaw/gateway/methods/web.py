@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from remoteclaw import commands
 from remoteclaw.channels.arrival import TOO_MANY, Arrival, Door
 from remoteclaw.channels.rate import Rate
 from remoteclaw.channels.web.profile import person_id
@@ -18,7 +17,7 @@ from remoteclaw.protocols import Choice, Incoming, IncomingFile
 from remoteclaw.tools import web as contract
 from remoteclaw.tools.console import SentFile
 
-__all__ = ["HANDLERS", "person_of"]
+__all__ = ["HANDLERS"]
 
 #: What each person may write in a minute, through this gateway.
 _RATE = Rate()
@@ -26,7 +25,7 @@ _RATE = Rate()
 _NOTED = Rate()
 
 
-def person_of(call: Call) -> str:
+def _person(call: Call) -> str:
     """Return a person's id on the page, which their token alone decides."""
     return person_id(call.operator.name, is_admin=call.operator.has("admin"))
 
@@ -42,15 +41,13 @@ async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
         agent=session.agent,
         person=session.user,
         state=view.status if view else "idle",
-        waiting=view.waiting if view else 0,
-        commands=tuple((spec.name, spec.help) for spec in commands.COMMANDS.values()),
     )
 
 
 def _session(call: Call, conversation: str | None) -> SessionKey:
     account = call.config.account(CHANNEL, DEFAULT_ACCOUNT)
     agent, _ = call.config.agent(account.agent if account else None)
-    person = person_of(call)
+    person = _person(call)
     return SessionKey(agent, CHANNEL, DEFAULT_ACCOUNT, person, person, conversation)
 
 

@@ -60,6 +60,8 @@ OWN = "x-remoteclaw-page"
 #: The longest text that becomes HTML, in characters: this takes a third of a second at worst, in
 #: which nobody else is answered. The page shows a longer one as it is.
 MOST_RENDERED = 30_000
+#: How much of a history becomes HTML, in characters: as above, and an item of it is short.
+MOST_OF_HISTORY = 100_000
 #: The types of its files.
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -176,13 +178,11 @@ class _PageConnection(Connection):
         """Return a result as JSON."""
         if not isinstance(result, HistoryResult):
             return super().payload(result)
-        items = [
-            {**item.model_dump(mode="json"), "html": html_of(item.text)}
-            if item.role == "assistant"
-            else item.model_dump(mode="json")
-            for item in result.items
-        ]
-        return orjson.dumps({**result.model_dump(mode="json"), "items": items})
+        told, room = result.model_dump(mode="json"), MOST_OF_HISTORY
+        for item in reversed(told["items"]):  # the newest are read first
+            if item["role"] == "assistant" and (room := room - len(item["text"])) >= 0:
+                item["html"] = html_of(item["text"])
+        return orjson.dumps(told)
 
     def tell(self, event: str, payload: dict[str, Any], *, may_be_missed: bool = False) -> None:
         """Queue an event for sending."""

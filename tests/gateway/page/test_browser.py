@@ -182,3 +182,11 @@ async def test_who_may_only_read_is_told_and_offered_nothing_to_write(
         await expect(page.get_by_role("link", name="Chat")).to_have_attribute(
             "aria-current", "page"
         )
+
+
+async def test_who_logs_out_is_out_here_and_leaves_no_token(browser: Browser, stack: Stack) -> None:
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        await page.get_by_role("button", name="Log out").click()
+        await expect(page.locator("main")).to_contain_text("remoteclaw open")
+        assert await stack.fleet.tokens.list() == []

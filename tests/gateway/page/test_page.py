@@ -5,6 +5,7 @@ from unittest.mock import ANY
 
 import orjson
 
+from remoteclaw.fleet import keys
 from tests.support.cli import run
 from tests.support.doors import opened
 from tests.support.pages import OWN, login, paged
@@ -159,3 +160,23 @@ async def test_a_name_that_would_be_another_ones_chat_is_refused(stack: Stack) -
         made = await asyncio.to_thread(run, stack, "open", "--as", name)
         assert made.returncode == 2
         assert "it has 1 to 64 characters that can be printed." in made.stderr
+
+
+async def test_of_a_long_history_the_newest_is_rendered(stack: Stack) -> None:
+    """Else one who opens a session would hold up all others."""
+    async with opened(stack) as door:
+        cookie = await login(stack, door)
+        accepted = await stack.append("hello")
+        sid = accepted.session.sid
+        lines = [
+            orjson.dumps({"role": "assistant", "text": f"**{number}** {'x' * 7000}", "at": number})
+            for number in range(1, 31)
+        ]
+        await stack.fleet.scripts.client.set(keys.record(sid), b"\n".join(lines))
+        async with paged(door, cookie) as page:
+            params = {"sessionKey": str(accepted.session), "limit": 100}
+            items = (await page.call("chat.history", params))["items"]
+
+    rendered = [item for item in items if "html" in item]
+    assert [item["at"] for item in rendered] == list(range(17, 31))
+    assert rendered[-1]["html"].startswith('<p dir="auto"><strong>30</strong>')

@@ -58,6 +58,12 @@ function locked(why) {
     el("p", {}, "On the computer where it runs, ", el("code", { text: "remoteclaw open" }), " prints a link that logs you in.")));
 }
 
+async function logOut() {
+  const answer = await post("/page/logout", {}).catch(() => null);
+  if (answer?.ok) locked("You are logged out.");
+  else say("You are not logged out: RemoteClaw is away.");
+}
+
 function build() {
   const sessions = sessionsList(link);
   fill(aside, sessions.element);
@@ -70,7 +76,8 @@ function build() {
           currentTarget.setAttribute("aria-expanded", String(isOpen));
         } }, "☰"),
       el("a", { class: "name", href: "#/", text: "RemoteClaw" }),
-      navigation()),
+      navigation(),
+      el("button", { type: "button", onclick: logOut }, "Log out")),
     aside, main, status);
   addEventListener("hashchange", () => {
     document.body.removeAttribute("data-menu");
