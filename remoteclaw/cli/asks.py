@@ -21,8 +21,8 @@ from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.asks import Answered, Request, Verdict
     from remoteclaw.fleet.outcomes import Step
+    from remoteclaw.fleet.request import Answered, Request, Verdict
 
 __all__ = ["asked_in", "asks"]
 

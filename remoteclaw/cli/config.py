@@ -23,7 +23,7 @@ from remoteclaw.host.terminal import one_line
 if TYPE_CHECKING:
     from remoteclaw.config.edit import ConfigFile, PlannedChange
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.asks import Request
+    from remoteclaw.fleet.request import Request
 
 __all__ = ["change_file", "config"]
 

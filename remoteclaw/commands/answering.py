@@ -12,7 +12,7 @@ from remoteclaw.config.approvals import OPERATOR, may_answer
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.asks import Answered, Request, State, Verdict
+from remoteclaw.fleet.request import Answered, Request, State, Verdict
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import person
 

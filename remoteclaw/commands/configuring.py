@@ -12,7 +12,7 @@ from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.home import Home
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.asks import Change, Request
+from remoteclaw.fleet.request import Change, Request
 
 __all__ = ["carry_out"]
 

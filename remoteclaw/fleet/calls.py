@@ -14,7 +14,6 @@ import orjson
 
 from remoteclaw.errors import CallRefused, LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.asks import CHANGE_MS
 from remoteclaw.fleet.blobs import REPLY_MS
 from remoteclaw.fleet.caller import Caller, Grant, RunningTurn, call_name
 from remoteclaw.fleet.connection import Scripts
@@ -29,6 +28,7 @@ from remoteclaw.fleet.inbound import (
 )
 from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.outcomes import OUTCOME_MS
+from remoteclaw.fleet.request import CHANGE_MS
 from remoteclaw.fleet.state import STATE_MS, SessionState, pairs
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, Entry, Provenance, SessionKey

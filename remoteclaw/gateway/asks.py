@@ -3,7 +3,7 @@
 from dataclasses import asdict, replace
 
 from remoteclaw.bridge.scrubber import Scrubber
-from remoteclaw.fleet.asks import Request
+from remoteclaw.fleet.request import Request
 from remoteclaw.tools.asks import Answered, Ask
 
 __all__ = ["shown"]

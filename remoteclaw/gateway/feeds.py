@@ -16,8 +16,8 @@ import orjson
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.asks import Request
 from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.fleet.request import Request
 from remoteclaw.fleet.subscriptions import Listener, Subscriptions
 from remoteclaw.gateway.asks import shown
 from remoteclaw.host.logs import frames_of

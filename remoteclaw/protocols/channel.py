@@ -77,7 +77,7 @@ class Card:
     """A request to people, as a message shows it."""
 
     id: str
-    """The request's id (`fleet.asks`)."""
+    """The request's id (`fleet.request`)."""
     choices: tuple[tuple[str, str], ...] = ()
     """The answers that can be chosen, each with its label; none once it is answered."""
 

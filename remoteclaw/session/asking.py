@@ -7,10 +7,10 @@ import time
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ConfigError, ErrorCategory
-from remoteclaw.fleet.asks import TurnAsks
 from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Postponement
+from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.messages import AgentDeliveryResult
 from remoteclaw.protocols import BridgeCallbacks
 from remoteclaw.session.attempt import Attempt

@@ -1,6 +1,6 @@
 """Permissions: has people asked what an agent may not do or decide by itself, and waits for a word.
 
-The request is a record (`fleet.asks`). While the turn waits it holds its worker, for `hold_s` at
+The request is a record (`fleet.request`). While the turn waits it holds its worker, for `hold_s` at
 most, and not the last one that other sessions wait for: then the turn ends, and a later answer
 wakes the session.
 """
@@ -18,17 +18,10 @@ from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused
 from remoteclaw.events import Intent, PermissionEvent, Question
-from remoteclaw.fleet.asks import (
-    Answered,
-    Request,
-    Shown,
-    TurnAsks,
-    new_id,
-    of_other_chat,
-    shown_by,
-)
 from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.request import Answered, Request, Shown, new_id, of_other_chat, shown_by
+from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.host.terminal import fenced
 from remoteclaw.messages import Turn, people_of
 from remoteclaw.protocols import Decision

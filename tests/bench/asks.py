@@ -16,7 +16,7 @@ from telegram import Bot
 from remoteclaw.commands.answering import answer_request
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.asks import TurnAsks
+from remoteclaw.fleet.turn_asks import TurnAsks
 from tests.bench.chats import alone, bare_bot
 from tests.bench.gateway import Pairs, by_turns
 from tests.bench.load import Figure, workers

@@ -9,8 +9,8 @@ import click
 import pytest
 
 from remoteclaw.cli import main
-from remoteclaw.fleet.asks import record_args
 from remoteclaw.fleet.pairings import Request
+from remoteclaw.fleet.request import record_args
 from tests.support.asks import change_request, put_request
 from tests.support.cli import give_up, run
 from tests.support.stack import Stack

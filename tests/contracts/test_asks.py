@@ -7,7 +7,7 @@ import pytest
 
 from remoteclaw.commands.answering import ENDED, answer_request
 from remoteclaw.config.load import load_config
-from remoteclaw.fleet.asks import Request, Verdict
+from remoteclaw.fleet.request import Request, Verdict
 from remoteclaw.runtimes import CLIS
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess

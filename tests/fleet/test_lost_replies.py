@@ -8,9 +8,9 @@ import pytest
 
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.asks import Answered, record_args, shown_by
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.fleet.request import Answered, record_args, shown_by
 from remoteclaw.fleet.turn import Postponement
 from remoteclaw.messages import SessionKey
 from tests.support.asks import change_request

@@ -22,9 +22,10 @@ from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost
 from remoteclaw.events import PermissionEvent
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.asks import Request, TurnAsks
 from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.inbound import Accepted, decode_entry
+from remoteclaw.fleet.request import Request
+from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.messages import Turn
 from remoteclaw.session.drain import Drain
 from remoteclaw.session.permission import RETRACTED, Permissions

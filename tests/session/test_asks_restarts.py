@@ -21,7 +21,7 @@ import pytest_asyncio
 from redis.exceptions import ConnectionError
 
 from remoteclaw.config.home import Home
-from remoteclaw.fleet.asks import Request
+from remoteclaw.fleet.request import Request
 from remoteclaw.host import process
 from tests.support.asks import BODY, sooner
 from tests.support.bridges import acp_script

@@ -13,9 +13,10 @@ from remoteclaw.commands.answering import answer_request
 from remoteclaw.commands.asked import Asked
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.asks import Change, Request, TurnAsks, Verdict, new_id
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.fleet.request import Change, Request, Verdict, new_id
+from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.messages import SessionKey
 from tests.support.stack import Stack
 from tests.support.waiting import eventually

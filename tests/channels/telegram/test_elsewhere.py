@@ -10,7 +10,7 @@ import pytest
 from remoteclaw.channels.arrival import ELSEWHERE
 from remoteclaw.commands.answering import NOT_YOURS
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.asks import Request
+from remoteclaw.fleet.request import Request
 from remoteclaw.gateway.methods.chats import HANDLERS
 from tests.support.asks import BODY, next_request, open_request
 from tests.support.bridges import acp_script
