@@ -1,10 +1,11 @@
 // The page: who is logged in, what is shown, and what the gateway tells.
 
 import { asksView } from "./asks.js";
-import { conversationView } from "./conversation.js";
+import { chatView } from "./chat.js";
 import { el, fill } from "./dom.js";
 import { fleetView } from "./fleet.js";
 import { Link, post } from "./rpc.js";
+import { sessionView } from "./session.js";
 import { sessionsList } from "./sessions.js";
 
 const link = new Link();
@@ -15,9 +16,9 @@ let view = null;
 let wasConnected = false;
 
 const places = {
-  "": { title: "Chat", open: () => conversationView(link, {}) },
-  c: { title: "Chat", open: (parts) => conversationView(link, { conversation: parts[1] ?? null }) },
-  s: { title: "Session", open: (parts) => conversationView(link, { session: decodeURIComponent(parts[1]) }) },
+  "": { title: "Chat", open: () => chatView(link) },
+  c: { title: "Chat", open: (parts) => chatView(link, parts[1]) },
+  s: { title: "Session", open: (parts) => sessionView(link, decodeURIComponent(parts[1])) },
   requests: { title: "Requests", open: () => asksView(link) },
   fleet: { title: "Fleet", open: () => fleetView(link) },
 };

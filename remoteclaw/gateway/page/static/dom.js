@@ -60,3 +60,8 @@ export function size(bytes) {
   while (bytes >= 1000 && unit < 2) { bytes /= 1000; unit += 1; }
   return `${number.format(Math.round(bytes * 10) / 10)} ${units[unit]}`;
 }
+
+/** Return an id that nothing else has. */
+export function id() {
+  return crypto.getRandomValues(new Uint32Array(4)).reduce((text, part) => text + part.toString(16).padStart(8, "0"), "");
+}

@@ -1,0 +1,108 @@
+// One's own chat with the agent.
+
+import { card } from "./cards.js";
+import { composer } from "./composer.js";
+import { conversationFrame } from "./conversation.js";
+import { el, fill, id, moment, rendered } from "./dom.js";
+import { download, took, written } from "./messages.js";
+
+export function chatView(link, conversation = null) {
+  let nowOpen;
+  const isOpen = new Promise((resolve) => { nowOpen = resolve; });
+  const writing = composer({
+    send: (message) => link.call("web.send", { conversation, ...message }),
+    session: async () => { await isOpen; return here.sessionKey; },
+  });
+  const frame = conversationFrame("Chat", { stop: () => link.call("sessions.stop", { sessionKey: here.sessionKey }), below: writing.element });
+  const known = new Map();  // the element of each message, by its id
+  const cards = new Map();  // the message that shows a request, by the request's id
+  const early = [];  // what was told before it is known whose chat this is
+  let here = null;
+  let last = "";
+
+  async function connected() {
+    frame.complain("");
+    try {
+      here = await link.call("web.open", { conversation, after: last });
+    } catch (error) {
+      frame.complain(error.message);
+      if (error.code === "FORBIDDEN") writing.element.hidden = true;
+      return;
+    }
+    link.own = here.sessionKey.replace(/[^:]*$/, "");
+    frame.title.textContent = `Chat with ${here.agent}`;
+    early.splice(0).forEach(happened);
+    frame.running(here.state !== "idle");
+    nowOpen();
+    writing.focus();
+  }
+
+  function told({ event, payload }) {
+    if (event === "web.event") return payload.conversation === conversation && happened(payload);
+    if (!here || payload?.sessionKey !== here.sessionKey) return;
+    if (event === "session.live") return frame.showLive(payload);
+    if (event === "session.outcome") {
+      frame.running(false);
+      const line = payload.usage && took(payload.usage);
+      if (line) frame.messages.append(line);
+    }
+  }
+
+  function happened(event) {
+    if (!here) { early.push(event); return; }
+    if (last && !isLater(event.id, last)) return;  // a second tab, a second connection
+    last = event.id;
+    frame.grown(() => {
+      if (event.kind === "message") add(event);
+      else if (event.kind === "deletion") known.get(event.message)?.remove();
+      else if (event.kind === "reaction") react(event);
+    });
+  }
+
+  function add(event) {
+    const isOwn = event.from === here.person;
+    if (event.card && !event.card.choices.length && cards.has(event.card.id)) {
+      const closed = cards.get(event.card.id);
+      closed.querySelector(".choices")?.remove();
+      fill(closed.querySelector(".text"), rendered(event.html));
+      return;
+    }
+    const made = el("li", { class: ["message", isOwn ? "own" : "agent", event.isError && "error"].filter(Boolean).join(" "), "data-id": event.id },
+      el("div", { class: "by" },
+        el("span", { class: "who", text: isOwn ? "You" : here.agent }),
+        event.origin ? el("span", { class: "origin", text: event.origin }) : null,
+        el("time", { datetime: new Date(event.at).toISOString(), text: moment(event.at) })),
+      event.replyTo ? quote(event.replyTo) : null,
+      event.html || event.text ? written(event) : null,
+      (event.files ?? []).map((file) => download(event.sid, file)),
+      event.card?.choices.length ? card(event.card, (verdict, words) => answer(event.card.id, verdict, words)) : null,
+      el("span", { class: "reactions" }));
+    if (event.card) cards.set(event.card.id, made);
+    known.set(event.id, made);
+    if (!isOwn) frame.hideLive();
+    frame.messages.append(made);
+  }
+
+  function quote(quotedId) {
+    const quoted = known.get(quotedId)?.querySelector(".text")?.textContent.slice(0, 120);
+    return quoted ? el("blockquote", { class: "quote", text: quoted }) : null;
+  }
+
+  function react(event) {
+    const reactions = known.get(event.message)?.querySelector(".reactions");
+    if (reactions) reactions.textContent = event.emoji;
+  }
+
+  function answer(request, verdict, words = "") {
+    return link.call("web.send", { conversation, messageId: id(), answer: { request, verdict, words } });
+  }
+
+  return { element: frame.element, connected, told };
+}
+
+/** Whether an event is later than another: two of one millisecond have one number, too. */
+function isLater(one, other) {
+  const [at, number] = one.split("-").map(Number);
+  const [thenAt, thenNumber] = other.split("-").map(Number);
+  return at > thenAt || (at === thenAt && number > thenNumber);
+}

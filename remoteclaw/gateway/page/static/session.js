@@ -1,0 +1,43 @@
+// Any session, to read.
+
+import { conversationFrame } from "./conversation.js";
+import { ago, fill } from "./dom.js";
+import { item } from "./messages.js";
+
+export function sessionView(link, sessionKey) {
+  const frame = conversationFrame(sessionKey, { stop: () => link.call("sessions.stop", { sessionKey: key }) });
+  let key = null;
+
+  async function connected() {
+    frame.complain("");
+    try {
+      key = (await link.call("sessions.subscribe", { sessionKey })).sessionKey;
+      await look();
+    } catch (error) {
+      frame.complain(error.message);
+    }
+  }
+
+  async function look() {
+    const [history, facts] = await Promise.all([
+      link.call("chat.history", { sessionKey: key, limit: 200 }).catch(() => ({ items: [] })),
+      link.call("sessions.status", { sessionKey: key }),
+    ]);
+    frame.title.textContent = `${facts.channel} · ${facts.agent}`;
+    frame.about.textContent = `last message ${ago(facts.lastMessageMs)}${facts.waiting ? ` · ${facts.waiting} waiting` : ""}`;
+    frame.running(facts.state !== "idle");
+    frame.grown(() => fill(frame.messages, history.items.map(item)));
+  }
+
+  function told({ event, payload }) {
+    if (!key || payload?.sessionKey !== key) return;
+    if (event === "session.live") frame.showLive(payload);
+    if (event === "session.outcome") look();
+  }
+
+  function close() {
+    link.call("sessions.unsubscribe", { sessionKey }).catch(() => {});
+  }
+
+  return { element: frame.element, connected, told, close };
+}
