@@ -23,6 +23,7 @@ from tests.bench.connector import bare_python, connector_listed, warm_gateway
 from tests.bench.floors import ECHO_AGENT, BareClaude, BareConsumer, one_shot, one_shot_claude
 from tests.bench.gateway import bench_doors
 from tests.bench.load import Figure, bench_load
+from tests.bench.page import bench_page
 from tests.bench.start import bench_start
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.doors import gateway_process
@@ -261,6 +262,8 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             rows += [Row(*pairs) for pairs in chats]
             asks, lapsing = await bench_asks(stack, rounds)
             rows += [Row(*pairs) for pairs in asks]
+            page, tabs = await bench_page(stack, rounds)
+            rows += [Row(*pairs) for pairs in page]
             if program := find_cli("claude"):
                 model = exits.enter_context(ModelServerProcess.running(directory))
                 claude = AgentCli("claude", program, model)
@@ -269,7 +272,7 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")
             figures = await bench_load(stack, claude, sessions=sessions) if sessions else []
-            figures += [idle, *memory, *lapsing]
+            figures += [idle, *memory, *lapsing, *tabs]
             for name in ("codex", "gemini", "opencode"):
                 if (program := find_cli(name)) and claude:
                     cli = AgentCli(name, program, claude.model)

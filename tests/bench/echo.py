@@ -15,6 +15,10 @@ async def post(request: Request) -> Response:
     return Response(await request.body(), media_type="application/json")
 
 
+async def page(_: Request) -> Response:
+    return Response("<!doctype html><title>A page</title><p>It is there.", media_type="text/html")
+
+
 async def socket(client: WebSocket) -> None:
     await client.accept()
     while True:
@@ -26,7 +30,11 @@ async def socket(client: WebSocket) -> None:
 
 async def main() -> None:
     """Print the port, and echo until standard input ends."""
-    routes = [Route("/", post, methods=["POST"]), WebSocketRoute("/ws", socket)]
+    routes = [
+        Route("/", post, methods=["POST"]),
+        Route("/", page),
+        WebSocketRoute("/ws", socket),
+    ]
     config = uvicorn.Config(Starlette(routes=routes), port=0, log_level="error", access_log=False)
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())

@@ -15,7 +15,7 @@ from tests.support.doors import Door
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S
 
-__all__ = ["DESK", "PHONE", "launched", "logged_in"]
+__all__ = ["DESK", "PHONE", "installed", "launched", "logged_in"]
 
 #: The variable that names a Chromium, and what one is called that is installed.
 VARIABLE, NAMES = "REMOTECLAW_TEST_CHROMIUM", ("chromium", "chromium-browser", "google-chrome")
@@ -26,10 +26,15 @@ ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 expect.set_options(timeout=HANG_S * 1000)
 
 
+def installed() -> str | None:
+    """Return where a Chromium is."""
+    return os.environ.get(VARIABLE) or next(filter(None, map(shutil.which, NAMES)), None)
+
+
 @contextlib.asynccontextmanager
 async def launched() -> AsyncIterator[Browser]:
     """Have a browser run; without one, the test is skipped."""
-    path = os.environ.get(VARIABLE) or next(filter(None, map(shutil.which, NAMES)), None)
+    path = installed()
     if path is None:
         pytest.skip(f"no Chromium is installed, and {VARIABLE} names none")
     async with async_playwright() as playwright:

@@ -1,0 +1,234 @@
+"""The page in a real browser: `python -m tests.bench.page`."""
+
+import asyncio
+import contextlib
+import itertools
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from playwright.async_api import Browser, Page, expect
+from websockets.asyncio.client import connect
+
+from remoteclaw.clock import now_ms
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.lease import Lease
+from tests.bench.chats import alone
+from tests.bench.gateway import Pairs, ask, by_turns, echoed, echoing
+from tests.bench.load import Figure, in_parallel, workers
+from tests.support.browser import installed, launched, logged_in
+from tests.support.doors import Door, RpcClient, gateway_process, own_token
+from tests.support.leases import begun
+from tests.support.processes import proportional_mb
+from tests.support.stack import Stack
+
+__all__ = ["bench_page"]
+
+#: How many tabs show one session, and how many sessions are listed.
+TABS, SESSIONS = 20, 500
+#: An answer in the middle of being written, in characters.
+LONG = 2000
+#: How often the text of a busy session changes, in seconds.
+EVERY_S = 0.1
+#: Tells when a mark that the answer contains was painted, in milliseconds since 1970.
+WATCH = """() => {
+  let shown = 0;
+  new MutationObserver(() => {
+    const found = document.querySelector(".live .text")?.textContent.match(/mark (\\d+)/);
+    if (!found || Number(found[1]) <= shown) return;
+    shown = Number(found[1]);
+    requestAnimationFrame(() => setTimeout(() => seen(shown, Date.now())));
+  }).observe(document.body, { childList: true, subtree: true, characterData: true });
+}"""
+PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+BYTES = """["navigation", "resource"].flatMap((kind) => performance.getEntriesByType(kind))
+  .reduce((sum, one) => sum + one.transferSize, 0)"""
+
+
+async def bench_page(stack: Stack, rounds: int) -> tuple[list[Pairs], list[Figure]]:
+    """Measure the page's start, its live text, and what many tabs cost."""
+    if installed() is None:
+        sys.stderr.write("no Chromium is installed: the page's rows are left out\n")
+        return [], []
+    await workers(stack, 0, {"runtime": "demo"})
+    token = own_token(stack)
+    async with (
+        gateway_process(stack, REMOTECLAW__GATEWAY__PORT="0") as (door, process),
+        door.connected(token) as client,
+        echoing() as echo,
+        connect(f"ws://{echo}/ws") as socket,
+        launched() as browser,
+    ):
+        paints, figures = await _starts(browser, stack, door, echo, max(3, rounds // 3))
+        lists, listing = await _lists(browser, stack, door, client, rounds)
+        alone_mb = proportional_mb(process.pid)
+        quiet = await by_turns(lambda: ask(client), lambda: echoed(socket), rounds * 4)
+        lease, accepted = await begun(stack.fleet, channel_id="busy")
+        async with _tabs(browser, stack, door, str(accepted.session)) as (open_tab, seen):
+            await open_tab()
+            live = await _live(lease, client, str(accepted.session), seen, rounds)
+            for _ in range(TABS - 1):
+                await open_tab()
+            async with _busy(lease):
+                beside = await by_turns(lambda: ask(client), lambda: echoed(socket), rounds * 4)
+            many = await _live(lease, client, str(accepted.session), seen, max(5, rounds // 3))
+            memory = (proportional_mb(process.pid) - alone_mb) / TABS
+    rows = [
+        paints,
+        lists,
+        ("page, live text on screen", "a bare client of the gateway", *live, "≤ 30 ms"),
+        (f"page, the same in {TABS} tabs, each", "a bare client", *many, ""),
+        ("RPC round trip, no tab", "bare WebSocket echo", *quiet, ""),
+        (f"RPC, {TABS} tabs on a busy session", "bare WebSocket echo", *beside, "≤ 1.1 × no tab"),
+    ]
+    tab = Figure("page: the gateway's memory for a tab", memory, "MB", "")
+    return rows, [*figures, listing, tab]
+
+
+async def _starts(
+    browser: Browser, stack: Stack, door: Door, echo: str, rounds: int
+) -> tuple[Pairs, list[Figure]]:
+    """The first paint in a browser that knows the cookie alone, beside a page of one line."""
+    async with logged_in(browser, stack, door) as page:
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        known: Any = await page.context.storage_state()
+    ours, floor, weights = [], [], []
+    for _ in range(rounds + 1):
+        async with _fresh(browser, known) as page:
+            await page.goto(door.url)
+            await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+            ours.append(float(await page.evaluate(PAINTED)) / 1000)
+            weights.append(int(await page.evaluate(BYTES)) / 1000)
+        async with _fresh(browser, known) as page:
+            await page.goto(f"http://{echo}/")
+            await page.wait_for_function(PAINTED)
+            floor.append(float(await page.evaluate(PAINTED)) / 1000)
+    row = ("page, first paint, nothing cached", "a page of one line", ours[1:], floor[1:])
+    weight = Figure("page: bytes on the wire", statistics.median(weights), "KB", "≤ 100")
+    return (*row, "≤ 150 ms"), [weight]
+
+
+@contextlib.asynccontextmanager
+async def _fresh(browser: Browser, known: Any = None) -> AsyncIterator[Page]:
+    """Have a page in a browser that has nothing but cookies."""
+    context = await browser.new_context(storage_state=known)
+    yield await context.new_page()
+    await context.close()
+
+
+async def _lists(
+    browser: Browser, stack: Stack, door: Door, client: RpcClient, rounds: int
+) -> tuple[Pairs, Figure]:
+    """List many sessions, and show them."""
+
+    async def accept(sender: str) -> None:
+        await stack.append(f"what {sender} wants", from_=sender, channel_id=sender)
+
+    await in_parallel(stack, [f"person-{number}" for number in range(SESSIONS)], accept)
+    redis = stack.fleet.scripts.client
+    found = [view.sid for view in await stack.fleet.sessions.list(limit=SESSIONS)]
+    assert len(found) == SESSIONS
+
+    async def listed() -> None:
+        assert len((await client.call("sessions.list", {"limit": SESSIONS}))["sessions"]) > 400
+
+    async def bare() -> None:
+        pipeline = redis.pipeline(transaction=False)
+        for sid in found:
+            pipeline.hgetall(keys.state(sid))
+        await pipeline.execute()
+
+    measured = await by_turns(listed, bare, rounds)
+    started = time.perf_counter()
+    async with logged_in(browser, stack, door) as page:
+        await expect(page.locator(".sessions > li").nth(100)).to_be_attached()
+        took_ms = (time.perf_counter() - started) * 1000
+    name = f"{SESSIONS} sessions: list"
+    figure = Figure(f"page: from the link to a list of {SESSIONS}", took_ms, "ms", "")
+    return (name, "bare HGETALLs", *measured, ""), figure
+
+
+@contextlib.asynccontextmanager
+async def _tabs(
+    browser: Browser, stack: Stack, door: Door, session: str
+) -> AsyncIterator[tuple[Any, "asyncio.Queue[tuple[int, float]]"]]:
+    """Have tabs that show a session; yields what opens one, and what they saw and when."""
+    seen: asyncio.Queue[tuple[int, float]] = asyncio.Queue()
+    async with logged_in(browser, stack, door) as first:
+        await expect(first.get_by_label("Message", exact=True)).to_be_focused()
+        context = first.context
+        await context.expose_binding("seen", lambda _, *what: seen.put_nowait(what))
+
+        async def open_tab() -> None:
+            page = await context.new_page()
+            await page.goto(f"{door.url}/#/s/{session.replace('/', '%2F')}")
+            await expect(page.get_by_role("button", name="Stop")).to_be_visible()
+            await page.evaluate(WATCH)
+
+        yield open_tab, seen
+
+
+#: The marks that stand in live texts, over all of a run.
+_MARKS = itertools.count(1)
+
+
+async def _show(lease: Lease) -> int:
+    """Show a text with a mark, as a turn does; return the mark."""
+    mark = next(_MARKS)
+    text = f"{'Some *words* of an answer. ' * (LONG // 27)}\n\nmark {mark}"
+    about = {"index": 0, "text": text, "activity": [], "plan": [], "since_ms": now_ms()}
+    await lease.turns.show({"sid": lease.sid, "turn": "1", "attempt": 1, **about})
+    return mark
+
+
+async def _live(
+    lease: Lease,
+    client: RpcClient,
+    session: str,
+    seen: "asyncio.Queue[tuple[int, float]]",
+    rounds: int,
+) -> tuple[list[float], list[float]]:
+    """Return when each tab had painted what Redis had taken, and when a bare client had it."""
+    await client.call("sessions.subscribe", {"sessionKey": session})
+    on_screen: list[float] = []
+    told: list[float] = []
+    for _ in range(rounds):
+        await asyncio.sleep(EVERY_S)
+        mark = await _show(lease)
+        taken = time.time()
+        while f"mark {mark}" not in str(await client.event("session.live")):
+            pass
+        told.append(time.time() - taken)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                while True:
+                    number, at_ms = await seen.get()
+                    if number == mark:
+                        on_screen.append(max(0.0, at_ms / 1000 - taken))
+                    if seen.empty() and number == mark:
+                        await asyncio.sleep(EVERY_S)
+                        if seen.empty():
+                            break
+    await client.call("sessions.unsubscribe", {"sessionKey": session})
+    client.events.clear()
+    return on_screen, told
+
+
+@contextlib.asynccontextmanager
+async def _busy(lease: Lease) -> AsyncIterator[None]:
+    """Have a session's text change all the time."""
+
+    async def write() -> None:
+        while True:
+            await _show(lease)
+            await asyncio.sleep(EVERY_S)
+
+    writing = asyncio.create_task(write())
+    yield
+    writing.cancel()
+
+
+if __name__ == "__main__":
+    asyncio.run(alone(bench_page, int(sys.argv[1]) if len(sys.argv) > 1 else 20))
