@@ -2,6 +2,7 @@
 
 import { asksView } from "./asks.js";
 import { chatView } from "./chat.js";
+import { cronView } from "./cron.js";
 import { el, fill } from "./dom.js";
 import { fleetView } from "./fleet.js";
 import { Link, post } from "./rpc.js";
@@ -20,11 +21,12 @@ const places = {
   c: { title: "Chat", open: (parts) => chatView(link, parts[1]) },
   s: { title: "Session", open: (parts) => sessionView(link, decodeURIComponent(parts[1])) },
   requests: { title: "Requests", open: () => asksView(link) },
+  cron: { title: "Cron", open: () => cronView(link) },
   fleet: { title: "Fleet", open: () => fleetView(link) },
 };
 
 function navigation() {
-  const links = [["#/", "Chat"], ["#/requests", "Requests"], ["#/fleet", "Fleet"]];
+  const links = [["#/", "Chat"], ["#/requests", "Requests"], ["#/cron", "Cron"], ["#/fleet", "Fleet"]];
   return el("nav", { "aria-label": "Main" },
     links.map(([href, text]) => el("a", { href, text, "data-place": href })));
 }

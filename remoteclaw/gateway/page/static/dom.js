@@ -53,6 +53,12 @@ export function count(value) {
   return number.format(value);
 }
 
+/** Return a length of time in words. */
+export function duration(ms) {
+  const [unit, value] = ms < 60_000 ? ["second", ms / 1000] : ms < 5_400_000 ? ["minute", ms / 60_000] : ["hour", ms / 3_600_000];
+  return new Intl.NumberFormat(undefined, { style: "unit", unit, unitDisplay: "narrow", maximumFractionDigits: 1 }).format(value);
+}
+
 /** Return a size in words. */
 export function size(bytes) {
   const units = ["B", "KB", "MB"];

@@ -1,0 +1,152 @@
+// Cron jobs: when each is due, how its runs ended, and running, pausing and removing it.
+
+import { ago, duration, el, fill, moment } from "./dom.js";
+import { inWords } from "./schedule.js";
+
+/** Nothing tells of runs that end: the page looks. */
+const EVERY_MS = 2000;
+const RUNS = 20;
+const OUTCOMES = {
+  fired: "runs", done: "done", failed: "failed", dead: "given up after several tries", stopped: "stopped by a person",
+  interrupted: "interrupted", dropped: "dropped", unknown: "its end is not known", skipped: "skipped",
+};
+
+export function cronView(link) {
+  const list = el("ul", { class: "jobs" });
+  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const notice = el("p", { class: "notice" });
+  const element = el("section", { class: "cron" }, el("h1", { text: "Cron jobs" }), problem, notice, list);
+  const rows = new Map();
+  const timer = setInterval(look, EVERY_MS);
+
+  async function look() {
+    try {
+      const [{ jobs }, status] = await Promise.all([link.call("cron.list"), link.call("cron.status")]);
+      const isStill = jobs.length && status.scheduler === "absent";
+      problem.hidden = !isStill;
+      problem.textContent = isStill ? "No scheduler runs, so nothing is run by the clock: start `remoteclaw up`, or `remoteclaw sweep`." : "";
+      notice.hidden = jobs.length > 0;
+      notice.textContent = "There are no cron jobs. Ask the agent for one (“each morning at nine …”), or use `remoteclaw cron add`.";
+      for (const [id, row] of rows) {
+        if (!jobs.some((job) => job.id === id)) { row.element.remove(); rows.delete(id); }
+      }
+      for (const job of jobs) {
+        if (!rows.has(job.id)) {
+          rows.set(job.id, jobRow(link, job.id, look));
+          list.append(rows.get(job.id).element);
+        }
+      }
+      await Promise.all(jobs.map((job) => rows.get(job.id).show(job)));
+    } catch (error) {
+      if (error.code === "UNAVAILABLE") return;  // the status line says that it is away
+      problem.hidden = false;
+      problem.textContent = error.message;
+    }
+  }
+
+  return { element, connected: look, close: () => clearInterval(timer) };
+}
+
+/** Return one job: an element that stays, so that what a person has opened or focused does. */
+function jobRow(link, jobId, look) {
+  const name = el("h2"), when = el("p", { class: "when" }), about = el("p", { class: "about" });
+  const facts = el("dl", { class: "facts" });
+  const told = el("p", { class: "told", role: "status" });
+  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const runs = el("ol", { class: "runs" });
+  const history = el("details", { ontoggle: () => lookAtRuns() }, el("summary", { text: "History" }), runs);
+  const run = el("button", { type: "button", onclick: () => act(begin) }, "Run now");
+  const pause = el("button", { type: "button", onclick: () => act(() => link.call("cron.update", { jobId, updates: { enabled: !job.enabled } })) });
+  const remove = el("button", { type: "button", class: "deny", onclick: () => asks(true) }, "Remove");
+  const keep = el("button", { type: "button", onclick: () => asks(false) }, "Keep");
+  const sure = el("button", { type: "button", class: "deny", onclick: () => act(() => link.call("cron.remove", { jobId })) }, "Remove for good");
+  const choices = el("div", { class: "choices" }, run, pause, remove, keep, sure);
+  const element = el("li", { class: "job" }, name, when, about, facts, choices, told, problem, history);
+  let job = null, begun = null, shown = "", listed = "";
+
+  function asks(isAsked) {
+    for (const each of [keep, sure]) each.hidden = !isAsked;
+    for (const each of [run, pause, remove]) each.hidden = isAsked;
+    (isAsked ? keep : remove).focus();
+  }
+  for (const each of [keep, sure]) each.hidden = true;
+
+  async function show(now) {
+    job = now;
+    const next = JSON.stringify([now, ago(now.nextRunMs ?? 0), link.scopes]);
+    if (next !== shown) draw();
+    shown = next;
+    if (history.open || begun) await lookAtRuns();
+  }
+
+  function draw() {
+    const [agent, channel, , place] = job.sessionKey.split("/").map((part) => decodeURIComponent(part.split(":")[0]));
+    name.textContent = job.name;
+    when.textContent = inWords(job.schedule);
+    fill(about, `${agent} is told: `, el("q", { text: job.message }));
+    fill(facts,
+      fact("Next", job.nextRunMs ? `${ago(job.nextRunMs)}, ${moment(job.nextRunMs)}` : job.enabled ? "never" : "paused"),
+      fact("Last", job.isRunning ? "runs" : lastOf(job)),
+      fact("Answers go to", el("a", { href: `#/s/${encodeURIComponent(job.sessionKey)}`, text: `${channel}:${place}` })));
+    element.classList.toggle("paused", !job.enabled);
+    pause.textContent = job.enabled ? "Pause" : "Resume";
+    choices.hidden = !link.scopes.includes("admin");
+  }
+
+  async function begin() {
+    begun = (await link.call("cron.run", { jobId })).runId;
+    told.textContent = "It runs …";
+  }
+
+  async function act(what) {
+    problem.hidden = true;
+    for (const each of choices.children) each.disabled = true;
+    try {
+      await what();
+      await look();
+    } catch (error) {
+      problem.hidden = false;
+      problem.textContent = error.message;
+    }
+    for (const each of choices.children) each.disabled = false;
+  }
+
+  async function lookAtRuns() {
+    if (!history.open && !begun) return;
+    const found = (await link.call("cron.runs", { jobId, limit: RUNS })).runs;
+    const own = found.find((each) => each.runId === begun);
+    if (own && own.status !== "fired") {
+      begun = null;
+      told.textContent = `The run has ended: ${outcome(own)}.`;
+    }
+    const next = JSON.stringify(found);
+    if (next === listed) return;
+    listed = next;
+    fill(runs, found.length ? found.map((each) => runRow(each, job.sessionKey)) : el("li", { class: "notice", text: "It has not run yet." }));
+  }
+
+  return { element, show };
+}
+
+function fact(term, value) {
+  return [el("dt", { text: term }), el("dd", {}, value)];
+}
+
+function lastOf(job) {
+  if (!job.lastStatus) return "has not run by the clock yet";
+  const failures = job.failures > 1 ? `, ${job.failures} times in a row` : "";
+  return [job.lastRunMs && ago(job.lastRunMs), `${OUTCOMES[job.lastStatus] ?? job.lastStatus}${failures}`, job.lastError].filter(Boolean).join(": ");
+}
+
+function outcome(run) {
+  const took = run.durationMs ? ` in ${duration(run.durationMs)}` : "";
+  return `${OUTCOMES[run.status] ?? run.status}${took}${run.detail ? `: ${run.detail}` : ""}`;
+}
+
+function runRow(run, sessionKey) {
+  return el("li", { class: run.status },
+    el("time", { datetime: new Date(run.dueMs).toISOString(), text: moment(run.dueMs) }),
+    el("span", { class: "outcome", text: outcome(run) }),
+    run.isManual ? el("span", { class: "about", text: "asked for by a person" }) : null,
+    run.runId ? el("a", { href: `#/s/${encodeURIComponent(sessionKey)}`, text: "the session" }) : null);
+}

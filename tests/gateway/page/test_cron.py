@@ -1,0 +1,83 @@
+"""Cron jobs on the page, in a real browser."""
+
+import asyncio
+import re
+
+from playwright.async_api import expect
+
+from remoteclaw.cron.schedule import Schedule
+from remoteclaw.messages import SessionKey
+from tests.support.browser import PHONE, launched, logged_in
+from tests.support.cron import cron_of, scheduler_of
+from tests.support.doors import opened
+from tests.support.jobs import add, job_of
+from tests.support.stack import Stack
+
+ADA = SessionKey("main", "web", "default", "admin.ada", "admin.ada")
+
+
+async def test_a_job_is_run_paused_resumed_and_removed(stack: Stack) -> None:
+    """Who runs a job reads that it runs, what came of it and its history, without a reload."""
+    await stack.start_worker()
+    job = await add(
+        stack.fleet,
+        Schedule(cron="0 9 * * MON-FRI", tz="Europe/Berlin"),
+        session=ADA,
+        message="hello",
+    )
+    scheduler = asyncio.create_task(scheduler_of(stack.fleet).run())
+    async with (
+        launched() as browser,
+        opened(stack) as door,
+        logged_in(browser, stack, door, viewport=PHONE) as page,
+    ):
+        await page.get_by_role("link", name="Cron").click()
+        row = page.get_by_role("listitem").filter(has_text="standup")
+        await expect(row).to_contain_text("Monday to Friday at 09:00 (Europe/Berlin)")
+        await expect(row).to_contain_text("web:admin.ada")
+        width = await page.evaluate("document.documentElement.scrollWidth")
+        assert width <= PHONE["width"]
+
+        await row.get_by_role("button", name="Run now").click()
+        await expect(row.get_by_role("status")).to_have_text(
+            re.compile(r"The run has ended: done in .*s\.")
+        )
+        await row.get_by_text("History").click()
+        run = row.locator(".runs li")
+        await expect(run).to_have_text(re.compile("done in .*asked for by a person"))
+
+        await row.get_by_role("button", name="Pause").click()
+        await expect(row.get_by_role("button", name="Resume")).to_be_visible()
+        assert not (await job_of(stack.fleet, job.id)).enabled
+        await row.get_by_role("button", name="Resume").click()
+        await expect(row.get_by_role("button", name="Pause")).to_be_visible()
+        assert (await job_of(stack.fleet, job.id)).next_ms
+
+        await run.get_by_role("link").click()
+        await expect(page.locator(".messages")).to_contain_text("demo agent")
+        await page.go_back()
+        await row.get_by_role("button", name="Remove").click()
+        await row.get_by_role("button", name="Keep").click()
+        assert await cron_of(stack.fleet).jobs()
+        await row.get_by_role("button", name="Remove").click()
+        await row.get_by_role("button", name="Remove for good").click()
+        await expect(page.get_by_text("There are no cron jobs")).to_be_visible()
+        assert not await cron_of(stack.fleet).jobs()
+    scheduler.cancel()
+
+
+async def test_who_may_only_read_is_offered_no_change_of_a_job(stack: Stack) -> None:
+    """Without a scheduler, everybody reads that nothing is run by the clock."""
+    await add(stack.fleet, Schedule(every_s=3600), session=ADA)
+    async with (
+        launched() as browser,
+        opened(stack) as door,
+        logged_in(browser, stack, door, scope="read") as page,
+    ):
+        await page.get_by_role("link", name="Cron").click()
+        row = page.get_by_role("listitem").filter(has_text="standup")
+        await expect(row).to_contain_text("every hour")
+        await expect(row.get_by_role("button", name="Run now")).to_be_hidden()
+        await expect(page.get_by_role("alert").filter(visible=True)).to_contain_text(
+            "No scheduler runs"
+        )
