@@ -24,6 +24,8 @@ __all__ = ["Ended", "LeasedSessionMap", "SessionView", "Sessions"]
 MOST_NAMED = 1000
 #: Separates a CLI's session id from the note of its last process.
 NOTE_SEPARATOR = "\n"
+#: How many sessions are looked at in one step, for which Redis answers nobody else.
+MOST_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +59,11 @@ class Sessions:
         self._scripts = scripts
         self._waker = waker
 
-    async def list(self, *, limit: int) -> list[SessionView]:
+    async def list(self, *, limit: int) -> Sequence[SessionView]:
         """Return the sessions with the newest messages, newest first."""
         client = self._scripts.client
         newest = await self._scripts.call(client.zrevrange, keys.SESSIONS, 0, limit - 1)
-        views = [await self.view(sid.decode()) for sid in newest]
-        return [view for view in views if view is not None]
+        return await self._views(newest)
 
     async def busy(self, *, limit: int) -> tuple[int, Sequence[SessionView]]:
         """Return how many sessions have work, and some of them."""
@@ -73,34 +74,30 @@ class Sessions:
             return int(await client.zcard(keys.ACTIVE)), some
 
         count, some = await self._scripts.call(look)
-        views = [await self.view(sid.decode()) for sid in some]
-        return count, [view for view in views if view is not None and view.status != "idle"]
+        return count, [view for view in await self._views(some) if view.status != "idle"]
 
     async def view(self, sid: str) -> SessionView | None:
         """Return one session; None if nothing is known of it any more."""
-        client = self._scripts.client
+        return next(iter(await self._views([sid.encode()])), None)
 
-        async def look() -> list[dict[bytes, bytes] | dict[str, str] | int | float | None]:
-            pipeline = client.pipeline(transaction=True)
-            pipeline.hgetall(keys.state(sid))
-            pipeline.xlen(keys.inbound(sid))
-            pipeline.zscore(keys.SESSIONS, sid)
-            pipeline.hgetall(keys.session_map(sid))
-            return list(await pipeline.execute())
+    async def _views(self, sids: Sequence[bytes]) -> Sequence[SessionView]:
+        """Return those of which something is known, many in one round trip."""
+        client, found = self._scripts.client, []
+        for first in range(0, len(sids), MOST_AT_ONCE):
+            some = [sid.decode() for sid in sids[first : first + MOST_AT_ONCE]]
 
-        raw, waiting, last, session_ids = await self._scripts.call(look)
-        if not raw:
-            return None
-        return SessionView.decode(
-            raw,
-            sid=sid,
-            waiting=waiting,
-            last_message_ms=int(last or 0),
-            session_ids={
-                name.decode(): value.decode().partition(NOTE_SEPARATOR)[0]
-                for name, value in session_ids.items()
-            },
-        )
+            async def look(some: Sequence[str] = some) -> Any:
+                pipeline = client.pipeline(transaction=True)
+                for sid in some:
+                    pipeline.hgetall(keys.state(sid))
+                    pipeline.xlen(keys.inbound(sid))
+                    pipeline.zscore(keys.SESSIONS, sid)
+                    pipeline.hgetall(keys.session_map(sid))
+                return await pipeline.execute()
+
+            told = iter(await self._scripts.call(look))
+            found += [_view(sid, *facts) for sid, *facts in zip(some, *[told] * 4, strict=True)]
+        return [view for view in found if view is not None]
 
     async def above(self, view: SessionView) -> Sequence[SessionKey]:
         """Return the sessions that a session was started by, the nearest first."""
@@ -115,8 +112,7 @@ class Sessions:
         """Return the sessions that a session has started, oldest first."""
         client = self._scripts.client
         known = await self._scripts.call(client.zrange, keys.children(sid), 0, -1)
-        views = [await self.view(child.decode()) for child in known]
-        return [view for view in views if view is not None]
+        return await self._views(known)
 
     async def labelled(self, agent: str, label: str) -> str | None:
         """Return the id of an agent's session that has a label."""
@@ -327,6 +323,27 @@ class Sessions:
         if queue:
             await self._waker.try_hint(SessionKey.parse(key.decode()), queue.decode())
         return int(count)
+
+
+def _view(
+    sid: str,
+    raw: Mapping[bytes, bytes],
+    waiting: int,
+    last: float | None,
+    session_ids: Mapping[bytes, bytes],
+) -> SessionView | None:
+    if not raw:
+        return None
+    return SessionView.decode(
+        raw,
+        sid=sid,
+        waiting=waiting,
+        last_message_ms=int(last or 0),
+        session_ids={
+            name.decode(): value.decode().partition(NOTE_SEPARATOR)[0]
+            for name, value in session_ids.items()
+        },
+    )
 
 
 class LeasedSessionMap:
