@@ -269,6 +269,12 @@ def web_once(chat: str) -> str:
     return f"rc:web:{{{chat}}}:once"
 
 
+def web_begun(person: str) -> str:
+    """Sorted set: a person's chats of the page that they have written in, by their last message; as
+    long as a record."""
+    return f"rc:web-begun:{person}"
+
+
 def receipts(name: str) -> str:
     """Stream: what adapters tell of a call's messages and operations, one entry for each; a day."""
     return f"rc:receipt:{name}"

@@ -4,6 +4,7 @@ A chat is a stream of events, oldest first: a message has the id of the event th
 later events say what became of it. So a client that was away goes on where it was.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from typing import Any, Literal
 import orjson
 
 from remoteclaw.clock import boottime
-from remoteclaw.errors import RedisRefused
+from remoteclaw.errors import CallRefused, PlatformRefused, RedisRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S, FULL
@@ -23,6 +24,15 @@ Kind = Literal["message", "reaction", "deletion"]
 MOST, PAGE = 5000, 500
 #: How much of a chat is kept at most, in bytes: its newest event, and what has room beside it.
 MOST_BYTES = 8 * 1024 * 1024
+#: How many conversations of a person are kept at most: each is a session, too.
+MOST_BEGUN = 1000
+TOO_MANY = (
+    f"You have {MOST_BEGUN:,} conversations, and there is room for no more: go on in one that "
+    "there is. Each is forgotten some time after its last message (`[record] keep_days`)."
+)
+
+
+_ID = re.compile(r"\d{1,19}-\d{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,41 +78,63 @@ class WebChats:
         keep_ms: int,
         is_persons: bool = False,
     ) -> str:
-        """Note an event, `once`, and announce it; return its id. It is kept for so long.
+        """Note an event, `once` unless that is empty, and announce it; return its id.
 
-        With a deletion, the message's own event is removed. Raises `RedisRefused` for a person's
-        where Redis has no room.
+        It is kept for so long. With a deletion, the message's own event is removed. Raises
+        `PlatformRefused` if the message that it is about is not kept; for a person's `RedisRefused`
+        where Redis has no room, and `CallRefused` for one conversation too many.
         """
+        person, _ = of_chat(chat)
+        of = "" if kind == "message" else str(about["message"])
+        gone = PlatformRefused(f"There is no message {of!r} in this chat.")
+        if kind != "message" and not _ID.fullmatch(of):
+            raise gone
         told = await self._scripts.run(
             "web_add",
-            keys={"chat": keys.web(chat), "once": keys.web_once(chat)},
+            keys={
+                "chat": keys.web(chat),
+                "once": keys.web_once(chat),
+                "begun": keys.web_begun(person),
+            },
             args={
                 "kind": kind,
                 "about": orjson.dumps(about),
-                "removes": about["message"] if kind == "deletion" else "",
+                "of": of,
                 "name": once,
                 "is_persons": "1" if is_persons else "",
                 "most": MOST,
                 "most_bytes": MOST_BYTES,
+                "most_begun": MOST_BEGUN,
                 "keep_ms": keep_ms,
                 "channel": keys.WEB,
                 "chat_id": chat,
             },
             deadline=boottime() + APPEND_S,
         )
-        if not told:
-            raise RedisRefused(FULL)
+        match told:
+            case b"full":
+                raise RedisRefused(FULL)
+            case b"many":
+                raise CallRefused("FORBIDDEN", TOO_MANY)
+            case b"gone":
+                raise gone
         return str(told.decode())
 
-    async def read(self, chat: str, *, after: str = "") -> list[Event]:
-        """Return what has happened since an event, or else the newest, oldest first."""
-        client, stream = self._scripts.client, keys.web(chat)
-        if after:
-            found = await self._scripts.call(client.xrange, stream, f"({after}", "+", count=PAGE)
-        else:
-            newest = await self._scripts.call(client.xrevrange, stream, count=PAGE)
-            found = newest[::-1]
-        return [
-            Event(entry_id.decode(), fields[b"kind"].decode(), orjson.loads(fields[b"about"]))
-            for entry_id, fields in found
-        ]
+    async def read(self, chat: str, *, after: str, limit: int = PAGE) -> list[Event]:
+        """Return what has happened since an event, oldest first."""
+        client = self._scripts.client
+        found = await self._scripts.call(
+            client.xrange, keys.web(chat), f"({after}", "+", count=limit
+        )
+        return [*map(_event, found)]
+
+    async def before(self, chat: str, event_id: str = "", *, limit: int = PAGE) -> list[Event]:
+        """Return the last that has happened, or what has before an event, oldest first."""
+        client, until = self._scripts.client, f"({event_id}" if event_id else "+"
+        found = await self._scripts.call(client.xrevrange, keys.web(chat), until, "-", count=limit)
+        return [*map(_event, reversed(found))]
+
+
+def _event(entry: tuple[bytes, Mapping[bytes, bytes]]) -> Event:
+    entry_id, fields = entry
+    return Event(entry_id.decode(), fields[b"kind"].decode(), orjson.loads(fields[b"about"]))  # type: ignore[arg-type]

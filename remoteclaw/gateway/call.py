@@ -12,6 +12,7 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller, RunningTurn
 from remoteclaw.gateway.limits import Transfers
+from remoteclaw.gateway.page.chats import Opening
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.messages import SessionKey, people_of, person
 from remoteclaw.tools.catalog import Method, Result, Tool
@@ -34,7 +35,7 @@ class Subscriber(Protocol):
     def said_in_chat(self, session: SessionKey, text: str) -> None:
         """Show what was written here to the others who have the chat open."""
 
-    async def open_page_chat(self, chat: str, after: str) -> None:
+    async def open_page_chat(self, chat: str, after: str) -> Opening:
         """Send what has happened in a chat of the page since an event, and what happens there."""
 
     def shown_in_chat(self, key: str, unsaved: frozenset[str]) -> None:

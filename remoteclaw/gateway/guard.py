@@ -49,6 +49,10 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 #: How the paths begin that the gateway's own page uses.
 PAGE = "/page/"
+NOT_OWN = (
+    "Only the gateway's own page may use this, and this origin has another name than the header "
+    "Host: what stands before the gateway has to pass that header on."
+)
 #: How each refusal is said over HTTP.
 _STATUS: dict[CallError, int] = {
     "INVALID_REQUEST": 400,
@@ -98,9 +102,10 @@ class Guard:
                 "The header Host has a name that isn't this gateway's: [gateway] hosts names more.",
             )
         origins = {origin.lower() for origin in headers.getlist("origin")}
-        if scope["path"].startswith(PAGE):  # the page may use what is its own
-            origins -= {f"http://{hosts[0].lower()}", f"https://{hosts[0].lower()}"}
-        if origins - set(config.origins):
+        if scope["path"].startswith(PAGE):  # there a cookie counts, and it is the page's alone
+            if origins - {f"http://{hosts[0].lower()}", f"https://{hosts[0].lower()}"}:
+                return refusal("FORBIDDEN", NOT_OWN)
+        elif origins - set(config.origins):
             return refusal(
                 "FORBIDDEN",
                 "Pages of this origin may not use this gateway; [gateway] origins says which may.",

@@ -1,6 +1,6 @@
 """Methods of the page: chats in a browser, as a client of the gateway."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -12,10 +12,13 @@ __all__ = ["METHODS"]
 Conversation = Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$")]
 
 
+EventId = Annotated[str, Field(pattern=r"^\d{1,19}-\d{1,19}$")]
+
+
 class OpenParams(Params):
     conversation: Conversation | None = None
     """Which of one's conversations; else the first one."""
-    after: Annotated[str, Field(pattern=r"^(\d{1,20}-\d{1,20})?$")] = ""
+    after: EventId | None = None
     """The id of the last event that is known."""
 
 
@@ -26,6 +29,25 @@ class Opened(Result):
     person: str
     state: str
     """idle, scheduled or running."""
+    is_afresh: bool
+    """Whether what is told begins with the newest messages, and not behind `after`: without that,
+    or where much has happened since."""
+    has_earlier: bool
+    """Of what begins afresh: whether there is more before it (`web.history`)."""
+
+
+class HistoryParams(Params):
+    conversation: Conversation | None = None
+    before: EventId
+    """The first event that is known."""
+    limit: Annotated[int, Field(ge=1, le=200)] = 100
+
+
+class Earlier(Result):
+    events: tuple[dict[str, Any], ...]
+    """Oldest first, each as it is told in `web.event`."""
+    has_earlier: bool
+    """Whether there is more before them."""
 
 
 class Answer(Params):
@@ -60,6 +82,13 @@ METHODS = (
         "sent over this connection.",
         params=OpenParams,
         result=Opened,
+        scope="write",
+    ),
+    Method(
+        name="web.history",
+        description="Return what has happened in a conversation on the page before an event.",
+        params=HistoryParams,
+        result=Earlier,
         scope="write",
     ),
     Method(

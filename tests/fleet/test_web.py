@@ -11,7 +11,7 @@ async def test_a_chat_of_the_page_has_room_for_its_newest_messages(stack: Stack)
     for number in range(2 * MOST_BYTES // 1_000_000):
         about = {"from": "user.ada", "text": "x" * 1_000_000, "number": number}
         await web.add("user.ada", "message", about, once=str(number), keep_ms=60_000)
-    kept = await web.read("user.ada")
+    kept = await web.before("user.ada")
 
     assert [event.about["number"] for event in kept] == list(range(16 - len(kept), 16))
     assert 4 <= len(kept) <= 8

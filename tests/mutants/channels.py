@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a chat of the page of which the last events alone are read",
+        before='if sum(event.kind == "message" for event in events) >= limit:',
+        after="if events:",
+        test="test_any_message_that_is_kept_can_be_reacted_to_and_deleted",
+    ),
+    Mutant(
         "an operation that is done too late",
         before="if left_s <= 0:",
         after="if False:",

@@ -213,9 +213,27 @@ MUTANTS = (
     ),
     Mutant(
         "a conversation that is too long to be opened",
-        before="shown = _newest(events)",
-        after="shown = events",
-        test="test_a_very_long_conversation_is_told_from_its_newest_messages",
+        before="events = _room_for(found[-limit:])",
+        after="events = found[-limit:]",
+        test="test_a_history_of_long_messages_comes_in_parts",
+    ),
+    Mutant(
+        "a page that comes back to a part of what it missed",
+        before="if len(since) < MOST and since == _room_for(since):",
+        after="if since := _room_for(since):",
+        test="test_chats.py::test_who_was_away_misses_nothing",
+    ),
+    Mutant(
+        "a burst of which the end alone is told",
+        before="events = _room_for(found, is_newest=False)",
+        after="events = _room_for(found)",
+        test="test_a_burst_while_one_looks_is_told_whole",
+    ),
+    Mutant(
+        "a page of another origin that uses the cookie",
+        before='f"https://{hosts[0].lower()}"}:\n',
+        after='f"https://{hosts[0].lower()}"} - set(config.origins):\n',
+        test="test_a_foreign_page_opens_no_connection_though_the_browser_sends_the_cookie",
     ),
     Mutant(
         "a text that keeps everybody waiting",

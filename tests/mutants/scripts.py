@@ -18,6 +18,20 @@ def _unfenced(script: str) -> Mutant:
 
 MUTANTS = (
     Mutant(
+        "a reaction to a message that is gone",
+        before="return 'gone' end\nend",
+        after="return 'here' end\nend",
+        test="test_any_message_that_is_kept_can_be_reacted_to_and_deleted",
+        within="web_add",
+    ),
+    Mutant(
+        "a person who begins conversations without end",
+        before=">= tonumber(args.most_begun) then return 'many' end",
+        after="< 0 then return 'many' end",
+        test="test_a_person_has_so_many_conversations_and_no_more",
+        within="web_add",
+    ),
+    Mutant(
         "a change that its answerers find too late",
         before="(state == 'lapsed' or turn == '') and",
         after="state == 'lapsed' and",

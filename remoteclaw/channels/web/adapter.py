@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from remoteclaw.errors import PlatformRefused, Unsupported
+from remoteclaw.errors import Unsupported
 from remoteclaw.fleet.web import Event, WebChats, chat_of
 from remoteclaw.protocols import Operation, Part, Reply, Sent
 
@@ -53,21 +53,27 @@ class WebAdapter:
     async def operate(self, operation: Operation) -> Mapping[str, Any]:
         """React to a message, delete one, or read them."""
         chat, args = chat_of(operation.channel_id, operation.thread_id), operation.args
-        if operation.name == "read":
-            messages = messages_of(await self._chats.read(chat))
-            return {"messages": messages[-int(args["limit"]) :]}
-        if operation.name == "pin":
-            raise Unsupported("The page pins nothing.")
-        about = args["messageId"]
-        known = {message["id"] for message in messages_of(await self._chats.read(chat))}
-        if about not in known:
-            raise PlatformRefused(f"There is no message {about!r} in this chat.")
-        if operation.name == "react":
-            told = {"message": about, "emoji": args["emoji"], "from": OURS}
-            await self._add(chat, "reaction", told, once=f"{about} {OURS} {args['emoji']}")
-        else:
-            await self._add(chat, "deletion", {"message": about}, once=f"{about} deletion")
+        match operation.name:
+            case "read":
+                return {"messages": await self._newest(chat, int(args["limit"]))}
+            case "pin":
+                raise Unsupported("The page pins nothing.")
+            case "react":  # each time: it may have been another one meanwhile
+                told = {"message": args["messageId"], "emoji": args["emoji"], "from": OURS}
+                await self._add(chat, "reaction", told, once="")
+            case "delete":
+                told = {"message": args["messageId"]}
+                await self._add(chat, "deletion", told, once=f"{args['messageId']} deletion")
         return {}
+
+    async def _newest(self, chat: str, limit: int) -> list[dict[str, Any]]:
+        """Return the newest messages, however much else has happened since."""
+        events: list[Event] = []
+        while earlier := await self._chats.before(chat, events[0].id if events else ""):
+            events[:0] = earlier
+            if sum(event.kind == "message" for event in events) >= limit:
+                break
+        return messages_of(events)[-limit:]
 
     async def _add(self, chat: str, kind: Any, about: Mapping[str, Any], *, once: str) -> str:
         return await self._chats.add(chat, kind, about, once=once, keep_ms=self._keep_ms())
@@ -81,7 +87,7 @@ def messages_of(events: Sequence[Event]) -> list[dict[str, Any]]:
         if event.kind == "message":
             found[event.id] = {
                 "id": event.id,
-                "from": about["from"],
+                "from": _by(about),
                 "name": about.get("name"),
                 "text": about["text"],
                 "at": event.at_ms,
@@ -89,7 +95,12 @@ def messages_of(events: Sequence[Event]) -> list[dict[str, Any]]:
                 "reactions": [],
             }
         elif message := found.get(about["message"]):
-            others = [one for one in message["reactions"] if one["from"] != about["from"]]
-            own = {"from": about["from"], "name": None, "emoji": about["emoji"]}
+            others = [one for one in message["reactions"] if one["from"] != _by(about)]
+            own = {"from": _by(about), "name": None, "emoji": about["emoji"]}
             message["reactions"] = [*others, *([own] if about["emoji"] else [])]
     return [*found.values()]
+
+
+def _by(about: Mapping[str, Any]) -> str:
+    """Return who has written it, or reacts, as agents are told."""
+    return "you" if about["from"] == OURS else str(about["from"])

@@ -28,6 +28,7 @@ from remoteclaw.gateway.doors.frames import (
 from remoteclaw.gateway.feeds import EVENTS
 from remoteclaw.gateway.gateway import TICK_S, Gateway
 from remoteclaw.gateway.limits import MOST_BYTES
+from remoteclaw.gateway.page.chats import Opening
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.catalog import METHODS, Result
@@ -152,10 +153,12 @@ class Connection:
         """Show what was written here to the others who have the chat open."""
         self._gateway.consoles.said(session, self, text)
 
-    async def open_page_chat(self, chat: str, after: str) -> None:
+    async def open_page_chat(self, chat: str, after: str) -> Opening:
         """Send what has happened in a chat of the page since an event, and what happens there."""
-        if self._closing is None:
-            await self._gateway.page_chats.open(self, chat, after)
+        opening = await self._gateway.page_chats.open(self, chat, after)
+        if self._closing is not None:  # it ended meanwhile, and nothing else would do it
+            self._gateway.page_chats.leave(self)
+        return opening
 
     def shown_in_chat(self, key: str, unsaved: frozenset[str]) -> None:
         """Take that a message of the chat was shown; the `unsaved` files are kept."""

@@ -11,7 +11,7 @@ from remoteclaw.errors import CallRefused, PlatformRefused
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.web import chat_of
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.page.chats import CHANNEL
+from remoteclaw.gateway.page.chats import CHANNEL, earlier, told
 from remoteclaw.messages import DEFAULT_ACCOUNT, Attachment, SessionKey
 from remoteclaw.protocols import Choice, Incoming, IncomingFile
 from remoteclaw.tools import web as contract
@@ -33,7 +33,8 @@ def _person(call: Call) -> str:
 async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
     session = _session(call, params.conversation)
     await call.events.subscribe(session.sid, str(session))
-    await call.events.open_page_chat(chat_of(session.user, session.thread), params.after)
+    chat = chat_of(session.user, session.thread)
+    opening = await call.events.open_page_chat(chat, params.after or "")
     view = await call.fleet.sessions.view(session.sid)
     return contract.Opened(
         session_key=str(session),
@@ -41,6 +42,16 @@ async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
         agent=session.agent,
         person=session.user,
         state=view.status if view else "idle",
+        is_afresh=opening.is_afresh,
+        has_earlier=opening.has_earlier,
+    )
+
+
+async def _history(call: Call, params: contract.HistoryParams) -> contract.Earlier:
+    chat = chat_of(_person(call), params.conversation)
+    events, has_earlier = await earlier(call.fleet.web, chat, params.before, params.limit)
+    return contract.Earlier(
+        events=tuple(told(chat, event) for event in events), has_earlier=has_earlier
     )
 
 
@@ -137,6 +148,7 @@ class _Stored:
 
 
 HANDLERS: Mapping[str, Handler] = {
+    "web.history": _history,
     "web.open": _open,
     "web.send": _send,
 }

@@ -12,16 +12,19 @@ from remoteclaw.channels.web.adapter import WebAdapter
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.web import PAGE, Event, of_chat
+from remoteclaw.fleet.web import Event, WebChats, of_chat
 from remoteclaw.gateway.feeds import Audience, Feeds
 from remoteclaw.host.logs import frames_of
-from remoteclaw.messages import DEFAULT_ACCOUNT
+from remoteclaw.messages import DEFAULT_ACCOUNT, stream_order
 
-__all__ = ["CHANNEL", "PageChats", "told"]
+__all__ = ["CHANNEL", "Opening", "PageChats", "earlier", "told"]
 
 CHANNEL = "web"
-#: How much a client is told of a chat at once, in characters: much more, and it reads too slowly.
-MOST_TOLD = 1_000_000
+#: How many of a chat's newest events a client is told that opens it: several screens full.
+NEWEST = 100
+#: How much a client is told of a chat at once, in events and in characters: much more, and it reads
+#: too slowly.
+MOST, MOST_CHARS = 500, 1_000_000
 #: The pause after the relay has failed, in seconds.
 AGAIN_S = 1.0
 #: How long an ending gateway tries to give the delivery to another one, in seconds.
@@ -30,12 +33,22 @@ LEAVE_S = 0.3
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How what a client is told of a chat that it opens is to be read."""
+
+    is_afresh: bool
+    """Whether it begins with the newest messages, and not behind what the client knows."""
+    has_earlier: bool
+    """Of what begins afresh: whether there is more before it."""
+
+
 @dataclass(eq=False, slots=True)
 class _Open:
     """A chat that clients have open."""
 
-    clients: dict[Audience, str] = field(default_factory=dict)
-    """Each with the id of the last event that it was told."""
+    clients: dict[Audience, str | None] = field(default_factory=dict)
+    """Each with the id of the last event that it was told; None: that is not known yet."""
     telling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -70,15 +83,33 @@ class PageChats:
         """Return how long a chat is kept behind its last event, in milliseconds."""
         return self._config().record.keep_ms
 
-    async def open(self, client: Audience, chat: str, after: str) -> None:
+    async def open(self, client: Audience, chat: str, after: str) -> Opening:
         """Tell a client what has happened in a chat since an event, and what happens from now.
 
-        It is told nothing more of the one that it had open before.
+        Where that is too much, it is told from the newest messages, as one that names no event. It
+        is told nothing more of the chat that it had open before. Raises `RedisUnavailable` and
+        `RedisRefused`.
         """
         self.leave(client)
         opened = self._open.setdefault(chat, _Open())
-        opened.clients[client] = after
+        opened.clients[client] = None
+        async with opened.telling:
+            opening, events = await self._opening(chat, after)
+            if client in opened.clients:  # it may have gone on to another one
+                for event in events:
+                    client.tell("web.event", told(chat, event))
+                opened.clients[client] = events[-1].id if events else after or "0-0"
         await self._tell(chat, opened)
+        return opening
+
+    async def _opening(self, chat: str, after: str) -> tuple[Opening, Sequence[Event]]:
+        """Return what a client is told that opens a chat, and how that is to be read."""
+        if after:
+            since = await self._fleet.web.read(chat, after=after, limit=MOST)
+            if len(since) < MOST and since == _room_for(since):
+                return Opening(is_afresh=False, has_earlier=False), since
+        events, has_earlier = await earlier(self._fleet.web, chat, "", NEWEST)
+        return Opening(is_afresh=True, has_earlier=has_earlier), events
 
     def leave(self, client: Audience) -> None:
         """Tell a client nothing more."""
@@ -109,17 +140,27 @@ class PageChats:
 
     async def _tell_page(self, chat: str, opened: _Open) -> bool:
         """Tell the clients that are behind; return whether there may be more."""
-        if not opened.clients:
+        known = {client: last for client, last in opened.clients.items() if last is not None}
+        if not known:
             return False
-        events = await self._fleet.web.read(chat, after=min(opened.clients.values(), key=_order))
-        shown = _newest(events)
-        for client, known in list(opened.clients.items()):
-            for event in shown:
-                if _order(event.id) > _order(known):
+        after = min(known.values(), key=stream_order)
+        found = await self._fleet.web.read(chat, after=after, limit=MOST)
+        events = _room_for(found, is_newest=False)
+        for client, last in known.items():
+            for event in events:
+                if client in opened.clients and stream_order(event.id) > stream_order(last):
                     client.tell("web.event", told(chat, event))
-            if client in opened.clients and events:
-                opened.clients[client] = max(known, events[-1].id, key=_order)
-        return len(events) == PAGE and any(opened.clients.values())
+                    opened.clients[client] = event.id
+        return len(events) < len(found) or len(found) == MOST
+
+
+async def earlier(
+    chats: WebChats, chat: str, before: str, limit: int
+) -> tuple[Sequence[Event], bool]:
+    """Return what has happened before an event, or last; and whether there is more before."""
+    found = await chats.before(chat, before, limit=limit + 1)
+    events = _room_for(found[-limit:])
+    return events, len(events) < len(found)
 
 
 def told(chat: str, event: Event) -> dict[str, Any]:
@@ -129,16 +170,12 @@ def told(chat: str, event: Event) -> dict[str, Any]:
     return {**about, "conversation": conversation}
 
 
-def _newest(events: Sequence[Event]) -> Sequence[Event]:
-    """Return the newest events that are not too long together, and one at least."""
-    room = MOST_TOLD
-    for place, event in reversed(list(enumerate(events))):
+def _room_for(events: Sequence[Event], *, is_newest: bool = True) -> Sequence[Event]:
+    """Return the newest events, or the oldest, that are not too long together, and one at least."""
+    room, some = MOST_CHARS, list[Event]()
+    for event in reversed(events) if is_newest else events:
         room -= len(str(event.about.get("text", "")))
-        if room < 0:
-            return events[min(place + 1, len(events) - 1) :]
-    return events
-
-
-def _order(event_id: str) -> tuple[int, int]:
-    at, _, number = (event_id or "0-0").partition("-")
-    return int(at), int(number or 0)
+        if room < 0 and some:
+            break
+        some.append(event)
+    return some[::-1] if is_newest else some

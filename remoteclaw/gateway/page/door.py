@@ -28,6 +28,7 @@ from remoteclaw.host.tokens import digest
 from remoteclaw.messages import DEFAULT_ACCOUNT
 from remoteclaw.tools.catalog import Params, Result
 from remoteclaw.tools.sessions import HistoryResult
+from remoteclaw.tools.web import Earlier
 
 __all__ = ["HEADERS", "PageDoor", "PageSocket"]
 
@@ -176,11 +177,12 @@ class _PageConnection(Connection):
 
     def payload(self, result: Result) -> bytes:
         """Return a result as JSON."""
-        if not isinstance(result, HistoryResult):
+        if not isinstance(result, HistoryResult | Earlier):
             return super().payload(result)
         told, room = result.model_dump(mode="json"), MOST_OF_HISTORY
-        for item in reversed(told["items"]):  # the newest are read first
-            if item["role"] == "assistant" and (room := room - len(item["text"])) >= 0:
+        for item in reversed(told["items" if "items" in told else "events"]):  # the newest first
+            is_markdown = item.get("role", "assistant") == "assistant" and item.get("text")
+            if is_markdown and (room := room - len(item["text"])) >= 0:
                 item["html"] = html_of(item["text"])
         return orjson.dumps(told)
 

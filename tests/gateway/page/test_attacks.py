@@ -9,7 +9,7 @@ from tests.support.doors import Door, Refused, RpcClient, hello, opened
 from tests.support.pages import OWN, login, paged
 from tests.support.stack import Stack
 
-EVIL = "https://evil.example"
+EVIL, FRIEND = "https://evil.example", "https://friend.example"
 
 
 async def code_of(stack: Stack) -> bytes:
@@ -65,10 +65,13 @@ async def upgrade(door: Door, path: str, origin: str | None, cookie: str) -> int
 async def test_a_foreign_page_opens_no_connection_though_the_browser_sends_the_cookie(
     stack: Stack,
 ) -> None:
+    stack.configure(gateway={"origins": [FRIEND]})
     async with opened(stack) as door:
         cookie = await login(stack, door)
 
         assert await upgrade(door, "/page/ws", EVIL, cookie) == 403
+        assert await upgrade(door, "/page/ws", FRIEND, cookie) == 403  # the cookie is the page's
+        assert await upgrade(door, "/ws", FRIEND, "") == 101  # which needs a token of its own
         assert await upgrade(door, "/page/ws", None, cookie) == 403
         assert await upgrade(door, "/page/ws", door.url, "") == 403
         assert await upgrade(door, "/ws", door.url, cookie) == 403  # that one is for programs
@@ -180,6 +183,6 @@ async def test_nobody_fills_redis_with_messages(stack: Stack) -> None:
             with pytest.raises(Refused, match="Redis has filled"):
                 await page.call("web.send", {"messageId": "full", "text": "x"})
             await client.config_set("maxmemory", 0)
-            assert await stack.fleet.web.read("user.flood") == []
+            assert await stack.fleet.web.before("user.flood") == []
             with pytest.raises(Refused, match="more than 120 messages"):
                 await flood(page)

@@ -1,0 +1,188 @@
+"""The page's chats as a channel: whatever is kept can be read, and whoever was away reads all."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.channels.web.adapter import WebAdapter
+from remoteclaw.errors import PlatformRefused
+from remoteclaw.fleet import keys, web
+from remoteclaw.gateway.page import chats
+from remoteclaw.protocols import Operation
+from tests.support.doors import Refused, RpcClient, opened
+from tests.support.pages import login, paged
+from tests.support.stack import Stack
+
+CHAT = "admin.ada"
+JOB = {"name": "morning", "schedule": {"every": 3600}, "message": "Say good morning."}
+
+
+async def say(stack: Stack, count: int, *, size: int = 0) -> list[str]:
+    """Have an agent say so much; return the messages' ids."""
+    return [
+        await stack.fleet.web.add(
+            CHAT,
+            "message",
+            {"from": "agent", "text": f"number {number}".ljust(size, "."), "files": []},
+            once="",
+            keep_ms=60_000,
+        )
+        for number in range(count)
+    ]
+
+
+async def told(page: RpcClient, until: str) -> list[str]:
+    """Return the ids of what a page is told, up to one of them."""
+    ids = [(await page.event("web.event"))["id"]]
+    while ids[-1] != until:
+        ids.append((await page.event("web.event"))["id"])
+    return ids
+
+
+async def history(page: RpcClient, before: str) -> list[str]:
+    """Return the ids of all that was before an event."""
+    ids: list[str] = []
+    has_earlier = True
+    while has_earlier:
+        found = await page.call("web.history", {"before": (ids or [before])[0]})
+        ids[:0] = [event["id"] for event in found["events"]]
+        has_earlier = found["hasEarlier"]
+    return ids
+
+
+async def do(stack: Stack, name: Any, **args: Any) -> Any:
+    """Have the page's adapter do something in the chat."""
+    adapter = WebAdapter(stack.fleet.web, lambda: 60_000)
+    return await adapter.operate(Operation(name, CHAT, None, args, 0))
+
+
+async def read(stack: Stack, limit: int = 3) -> list[dict[str, Any]]:
+    return list((await do(stack, "read", limit=limit))["messages"])
+
+
+async def test_any_message_that_is_kept_can_be_reacted_to_and_deleted(stack: Stack) -> None:
+    """However much has happened since, and a reaction again after another one."""
+    ids = await say(stack, 3)
+    for emoji in ("👍", "👀", "👍"):
+        await do(stack, "react", messageId=ids[0], emoji=emoji)
+    for _ in range(web.PAGE + 1):
+        await do(stack, "react", messageId=ids[2], emoji="🎉")
+    shown = await read(stack)
+    assert [(one["id"], one["from"]) for one in shown] == [(each, "you") for each in ids]
+    assert [[own["emoji"] for own in one["reactions"]] for one in shown] == [["👍"], [], ["🎉"]]
+
+    await do(stack, "delete", messageId=ids[0])
+    await do(stack, "delete", messageId=ids[0])  # what is repeated because its answer was lost
+    assert [one["id"] for one in await read(stack)] == ids[1:]
+    for gone in (ids[0], "1-1", "none", "", "9" * 30):
+        with pytest.raises(PlatformRefused, match="There is no message"):
+            await do(stack, "react", messageId=gone, emoji="👍")
+
+
+async def test_what_is_earlier_is_read_page_by_page(stack: Stack) -> None:
+    """The page is told of the newest, quickly; all else is there when a person scrolls up."""
+    ids = await say(stack, 2 * chats.NEWEST + 30)
+    async with opened(stack) as door, paged(door, await login(stack, door)) as page:
+        here = await page.call("web.open")
+        newest = await told(page, ids[-1])
+        earlier = await history(page, newest[0])
+        found = await page.call("web.history", {"before": ids[2], "limit": 1})
+
+    assert (here["isAfresh"], here["hasEarlier"]) == (True, True)
+    assert newest == ids[-chats.NEWEST :]
+    assert earlier + newest == ids
+    (event,) = found["events"]
+    assert (event["id"], event["html"]) == (ids[1], '<p dir="auto">number 1</p>')
+
+
+async def test_a_history_of_long_messages_comes_in_parts(stack: Stack) -> None:
+    ids = await say(stack, 8, size=300_000)
+    async with opened(stack) as door, paged(door, await login(stack, door)) as page:
+        await page.call("web.open")
+        newest = await told(page, ids[-1])
+        earlier = await history(page, newest[0])
+
+    assert len(newest) == 3
+    assert earlier + newest == ids
+
+
+@pytest.mark.parametrize("much", [(20, 0), (chats.MOST, 0), (8, 300_000)], ids=str)
+async def test_who_was_away_misses_nothing(stack: Stack, much: tuple[int, int]) -> None:
+    """It is told of what is new; of very much from the newest on, and reads the rest."""
+    count, size = much
+    async with opened(stack) as door:
+        cookie = await login(stack, door)
+        (last,) = await say(stack, 1)
+        ids = await say(stack, count, size=size)
+        async with paged(door, cookie) as page:
+            here = await page.call("web.open", {"after": last})
+            newest = await told(page, ids[-1])
+            earlier = await history(page, newest[0]) if here["isAfresh"] else [last]
+
+    assert here["isAfresh"] is (count != 20)
+    assert earlier + newest == [last, *ids]
+
+
+async def test_a_burst_while_one_looks_is_told_whole(stack: Stack) -> None:
+    """Also where it is more than is told at once."""
+    client: Any = stack.fleet.scripts.client
+    about = orjson.dumps({"from": "agent", "text": "x" * 300_000, "files": []})
+    ids = [f"1795395600000-{number}" for number in range(8)]
+    async with opened(stack) as door, paged(door, await login(stack, door)) as page:
+        await page.call("web.open")
+        async with client.pipeline() as pipeline:
+            for each in ids:
+                pipeline.xadd(keys.web(CHAT), {"kind": "message", "about": about}, id=each)
+            pipeline.publish(keys.WEB, CHAT)
+            await pipeline.execute()
+        assert await told(page, ids[-1]) == ids
+
+
+async def test_tools_and_cron_reach_a_person_there(stack: Stack) -> None:
+    await stack.start_worker()
+    async with opened(stack) as door, paged(door, await login(stack, door)) as page:
+        here = await page.call("web.open")
+        await page.call("message.send", {"target": f"web:{CHAT}", "message": "by a tool"})
+        assert (await page.event("web.event"))["text"] == "by a tool"
+
+        job = {**JOB, "sessionKey": here["sessionKey"]}
+        made = await page.call("cron.add", {"job": job})
+        await page.call("cron.run", {"jobId": made["job"]["id"]})
+        ran = await page.event("web.event")
+        assert (ran["from"], ran["origin"]) == ("agent", "cron job morning")
+
+
+async def test_a_person_has_so_many_conversations_and_no_more(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is a session, too: without a limit, one who may write fills Redis."""
+    monkeypatch.setattr(web, "MOST_BEGUN", 2)
+
+    async def write(page: RpcClient, *names: str) -> Sequence[Any]:
+        return [
+            await page.call("web.send", {"conversation": name, "messageId": name, "text": "x"})
+            for name in names
+        ]
+
+    async with opened(stack) as door:
+        cookie = await login(stack, door)
+        async with paged(door, cookie) as page:
+            await write(page, "1", "2")
+            with pytest.raises(Refused, match="there is room for no more: go on in one that there"):
+                await write(page, "3")
+            await write(page, "1", "2")
+            assert await stack.fleet.web.before(web.chat_of(CHAT, "3")) == []
+        async with paged(door, await login(stack, door, name="bo")) as page:
+            await write(page, "3")
+
+
+async def test_two_tabs_that_open_at_once_are_both_told(stack: Stack) -> None:
+    async with opened(stack) as door:
+        cookie = await login(stack, door)
+        async with paged(door, cookie) as one, paged(door, cookie) as other:
+            ids = await say(stack, 3)
+            await asyncio.gather(one.call("web.open"), other.call("web.open"))
+            assert await told(one, ids[-1]) == await told(other, ids[-1]) == ids
