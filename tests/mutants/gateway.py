@@ -164,8 +164,8 @@ MUTANTS = (
     ),
     Mutant(
         "a gateway that any page may use",
-        before="if origins - set(config.origins):",
-        after="if False:",
+        before="elif origins - set(config.origins):",
+        after="elif False:",
         test="test_only_pages_that_are_named_may_use_it",
     ),
     Mutant(

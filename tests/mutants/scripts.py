@@ -627,6 +627,7 @@ MUTANTS = (
         before="then return 'full' end",
         after="then return 'free' end",
         test="test_no_turn_waits_when_no_worker_would_be_left",
+        within="wait",
     ),
     Mutant(
         "replies that nobody reads for ever",
