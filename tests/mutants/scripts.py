@@ -1205,8 +1205,9 @@ MUTANTS = (
     ),
     Mutant(
         "a message to the page for which there is no room",
-        before="if args.is_persons == '1' and is_full_for('messages') then return '' end",
+        before="if is_full_for('messages') then return 'full' end",
         after="",
         test="test_nobody_fills_redis_with_messages",
+        within="web_add",
     ),
 )
