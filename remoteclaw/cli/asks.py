@@ -21,10 +21,9 @@ from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.outcomes import Step
     from remoteclaw.fleet.request import Answered, Request, Verdict
 
-__all__ = ["asked_in", "asks"]
+__all__ = ["asks"]
 
 HEADS = ("REQUEST", "STATE", "AGE", "UNTIL", "SESSION", "AGENT", "TOOL")
 #: How much of what would be done is in a list, in characters.
@@ -99,25 +98,6 @@ def _row(request: "Request", *, is_all: bool) -> tuple[object, ...]:
         *((answered,) if is_all else ()),
         one_line(request.what, most=MOST_LISTED),
     )
-
-
-async def asked_in(fleet: "Fleet", sid: str, turn: str | None) -> "list[Step]":
-    """Return what people were asked for in a turn, and what came of it, as steps of its trace."""
-    from remoteclaw.fleet.outcomes import Step
-
-    steps = []
-    for one in await fleet.asks.all():
-        if (one.session.sid, one.turn) != (sid, turn):
-            continue
-        what = f"{one.id} {one.tool}: {one_line(one.what, most=MOST_LISTED)}"
-        steps.append(Step(one.asked_ms, "asked", None, what))
-        if answer := one.answer:
-            words = f": {one_line(_words(answer), most=MOST_LISTED)}" if answer.words else ""
-            told = f"{one.id} {answer.verdict}, by {answer.by}{words}"
-            steps.append(Step(answer.at_ms, "answered", None, told))
-        if one.ended_ms and one.state not in ("answered", "given"):
-            steps.append(Step(one.ended_ms, one.state, None, one.id))
-    return steps
 
 
 @asks.command("show")

@@ -8,7 +8,7 @@ import click
 
 from remoteclaw.cli.access import with_fleet
 from remoteclaw.cli.output import complain, echo
-from remoteclaw.cli.sessions import find_message, sessions
+from remoteclaw.cli.sessions import sessions
 from remoteclaw.errors import MessageRefused, NotFound
 from remoteclaw.host.terminal import printable
 
@@ -60,6 +60,7 @@ async def files_of_reply(fleet: "Fleet", what: str, directory: Path) -> bool:
     went to a channel are not kept.
     """
 
+    from remoteclaw.gateway.traces import find_message
     from remoteclaw.host.files import about_file, save_file
     from remoteclaw.messages import Attachment
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.access import load, on_fleet, with_fleet
-from remoteclaw.cli.asks import asked_in
 from remoteclaw.cli.completion import complete_sessions
 from remoteclaw.cli.output import age, clock, echo, echo_json, facts, json_option, listing
 from remoteclaw.cli.usage import cost_of, in_words
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.sessions import SessionView
 
-__all__ = ["find_message", "pause_of", "plain_session", "session_argument", "sessions"]
+__all__ = ["pause_of", "plain_session", "session_argument", "sessions"]
 
 
 #: The longest label, in characters.
@@ -293,11 +292,7 @@ async def queue_of_session(
     _, config = load()
     wanted = {name: value for name, value in settings.items() if value is not None}
     view = await _view(fleet, session)
-    own = None if reset else view.queue
-    if reset or wanted:
-        before = own.model_dump(exclude_none=True) if own else {}
-        own = QueueOverride(**{**before, **wanted}) if before or wanted else None
-        await fleet.sessions.configure(view.key, own)
+    own = await fleet.sessions.change_queue(view, wanted, is_reset=reset)
     shown = config.queue.of(view.key.provider, own)
     holds = {name: getattr(shown, name) for name in QueueOverride.model_fields}
     owned = own.model_dump(exclude_none=True) if own else {}
@@ -320,13 +315,12 @@ async def trace_message(fleet: "Fleet", what: str, as_json: bool) -> None:
     is a message of RemoteClaw's own in a chat, as telegram/default/CHAT/MESSAGE: then what that
     answers.
     """
+    from remoteclaw.gateway.traces import find_message, traced
+
     sid, entry_id = await find_message(fleet, what)
-    outcome = await fleet.outcomes.read(sid, entry_id)
-    if outcome is None:
-        raise NotFound(f"Nothing is known of message {what!r} any more.")
+    (outcome,) = await traced(fleet, sid, entry_id)
     view = await fleet.sessions.view(sid)
-    asked = await asked_in(fleet, sid, outcome.turn)
-    steps = sorted((*outcome.steps, *asked), key=lambda step: step.at_ms)
+    steps = outcome.steps
     if as_json:
         told = {
             "reference": f"{sid[:8]}-{entry_id}",
@@ -352,21 +346,3 @@ async def trace_message(fleet: "Fleet", what: str, as_json: bool) -> None:
         echo(f"  {one_line(': '.join(str(part) for part in why if part))}")
     if outcome.status == "dead":
         echo("  It is kept as a dead letter: see `remoteclaw deadletters list`.")
-
-
-async def find_message(fleet: "Fleet", what: str) -> tuple[str, str]:
-    """Return session and entry of the message that `what` names, by a reference or as newest."""
-    import re
-
-    if match := re.fullmatch(r"([0-9a-f]{1,32})-(\d+-\d+)", what):
-        return await fleet.sessions.find(match[1]), match[2]
-    match what.split("/"):
-        case [provider, account, chat, message_id]:
-            said = await fleet.replies.said(provider, account, chat, message_id)
-            if said is not None:
-                return said.sid, [said.turn, *said.entries][-1]
-    sid = await fleet.sessions.find(what)
-    view = await fleet.sessions.view(sid)
-    if view is None or view.last_entry is None:
-        raise NotFound(f"Nothing is known of {what!r} any more.")
-    return sid, view.last_entry

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -132,12 +132,14 @@ class ToolCalls:
         *,
         note: Mapping[str, Any] | None,
         provenance: Provenance | None,
+        deliver: Literal["channel", "caller"] = "caller",
+        people: Sequence[str] = (),
     ) -> str:
         """Put an entry on a session's stream; return its id, also if it was put there before.
 
-        Its reply is for the caller, who waits for the outcome.
+        Its reply is for the caller, who waits for the outcome, or for the session's chat.
         """
-        entry = encode_entry(message, "caller", "session", provenance)
+        entry = encode_entry(message, deliver, "session", provenance, people)
         _, (entry_id, queue) = await self.perform(
             caller,
             call,

@@ -63,7 +63,7 @@ class Sessions:
         """Return the sessions with the newest messages, newest first."""
         client = self._scripts.client
         newest = await self._scripts.call(client.zrevrange, keys.SESSIONS, 0, limit - 1)
-        return await self._views(newest)
+        return await self.views(newest)
 
     async def busy(self, *, limit: int) -> tuple[int, Sequence[SessionView]]:
         """Return how many sessions have work, and some of them."""
@@ -74,14 +74,14 @@ class Sessions:
             return int(await client.zcard(keys.ACTIVE)), some
 
         count, some = await self._scripts.call(look)
-        return count, [view for view in await self._views(some) if view.status != "idle"]
+        return count, [view for view in await self.views(some) if view.status != "idle"]
 
     async def view(self, sid: str) -> SessionView | None:
         """Return one session; None if nothing is known of it any more."""
-        return next(iter(await self._views([sid.encode()])), None)
+        return next(iter(await self.views([sid.encode()])), None)
 
-    async def _views(self, sids: Sequence[bytes]) -> Sequence[SessionView]:
-        """Return those of which something is known, many in one round trip."""
+    async def views(self, sids: Sequence[bytes]) -> Sequence[SessionView]:
+        """Return those of which something is known, in their order, many in one round trip."""
         client, found = self._scripts.client, []
         for first in range(0, len(sids), MOST_AT_ONCE):
             some = [sid.decode() for sid in sids[first : first + MOST_AT_ONCE]]
@@ -112,7 +112,7 @@ class Sessions:
         """Return the sessions that a session has started, oldest first."""
         client = self._scripts.client
         known = await self._scripts.call(client.zrange, keys.children(sid), 0, -1)
-        return await self._views(known)
+        return await self.views(known)
 
     async def labelled(self, agent: str, label: str) -> str | None:
         """Return the id of an agent's session that has a label."""
@@ -137,6 +137,24 @@ class Sessions:
         """Return what is recorded of the conversation, as lines of JSON (`session.record`)."""
         client = self._scripts.client
         return await self._scripts.call(client.get, keys.record(sid)) or b""
+
+    async def records(self, sids: Sequence[str]) -> Sequence[bytes]:
+        """Return the same of several sessions."""
+        names = [keys.record(sid) for sid in sids]
+        found = await self._scripts.call(self._scripts.client.mget, names) if names else []
+        return [record or b"" for record in found]
+
+    async def record_sizes(self, sids: Sequence[str]) -> Sequence[int]:
+        """Return how long the records of sessions are, in bytes."""
+        client = self._scripts.client
+
+        async def look() -> Sequence[int]:
+            pipeline = client.pipeline(transaction=False)
+            for sid in sids:
+                pipeline.strlen(keys.record(sid))
+            return list(await pipeline.execute())
+
+        return await self._scripts.call(look) if sids else []
 
     async def ended(self, sid: str) -> Sequence[Ended]:
         """Return the session's ended conversations that are kept, the newest first."""
@@ -272,6 +290,17 @@ class Sessions:
     async def configure(self, session: SessionKey, queue: QueueOverride | None) -> None:
         """Give a session queue settings of its own, from its next turn on; None takes them away."""
         await self._set(session, QUEUE, queue.model_dump_json(exclude_none=True) if queue else None)
+
+    async def change_queue(
+        self, view: SessionView, wanted: Mapping[str, Any], *, is_reset: bool
+    ) -> QueueOverride | None:
+        """Change a session's own queue settings, all of them if it `is_reset`; return them."""
+        own = None if is_reset else view.queue
+        if is_reset or wanted:
+            before = own.model_dump(exclude_none=True) if own else {}
+            own = QueueOverride(**{**before, **wanted}) if before or wanted else None
+            await self.configure(view.key, own)
+        return own
 
     async def choose_model(self, session: SessionKey, model: str | None) -> None:
         """Give a session a model of its own, from its next turn on; None takes it away."""

@@ -23,6 +23,10 @@ __all__ = ["Call", "Handler", "Subscriber"]
 class Subscriber(Protocol):
     """A connection over which events of sessions can be sent."""
 
+    @property
+    def is_page(self) -> bool:
+        """Whether a browser that has logged in to the page is at its other end."""
+
     async def subscribe(self, sid: str, session_key: str) -> None:
         """Send a session's events from now on."""
 
@@ -103,6 +107,11 @@ class Call:
         """The operator who calls a method that is no tool."""
         assert isinstance(self.principal, Operator), "agents have no such tool"
         return self.principal
+
+    @property
+    def is_from_page(self) -> bool:
+        """Whether a person on the page calls."""
+        return self.subscriber is not None and self.subscriber.is_page
 
     def note(self, note: dict[str, Any]) -> None:
         """Tell the caller what the call did besides answering."""

@@ -31,6 +31,9 @@ Deliver = Literal["channel", "caller", "parent"]
 #: text says why; or a person's answer to a request whose turn is over.
 Origin = Literal["chat", "session", "cron", "result", "operator", "verdict"]
 
+#: How much is quoted of what an operator has written in a chat, in characters.
+MOST_QUOTED = 100
+
 
 class Provenance(BaseModel):
     """The origin of an entry that another session has written."""
@@ -84,6 +87,11 @@ class Entry:
     """Of a damaged entry: why it can't be read. Its message only says where to answer it."""
 
     @property
+    def is_written(self) -> bool:
+        """Whether an operator has written it in the session's chat."""
+        return self.origin == "session" and not self.provenance and self.deliver == "channel"
+
+    @property
     def at_ms(self) -> int:
         """The time when it was accepted, on Redis' clock, in milliseconds."""
         return int(self.id.partition("-")[0])
@@ -117,31 +125,29 @@ def people_of(entries: Iterable[Entry]) -> tuple[str, ...]:
 def origin_of(entries: Iterable[Entry]) -> str:
     """Return what a turn of these entries answers, in words; nothing if a person has asked.
 
+    What an operator has written in the chat can't be read there, so its beginning is always told.
     The words have names in them that agents have chosen.
     """
-    found: dict[str, None] = {}
-    for entry in entries:
-        match entry.origin:
-            case "chat" | "operator" | "verdict":
-                return ""
-            case "cron":
-                words = entry.message.user_name or "cron job"
-            case "result":
-                told = entry.provenance
-                words = f"result of {told.label}" if told and told.label else "result of a task"
-                if told and told.status not in (None, "done"):
-                    words += f" ({told.status})"
-            case "session":
-                words = f"message of {_sender(entry)}"
-        found[words] = None
-    return ", ".join(found)
+    told = [*entries]
+    if any(entry.origin in ("chat", "operator", "verdict") for entry in told):
+        told = [entry for entry in told if entry.is_written]
+    return ", ".join(dict.fromkeys(map(_origin_of, told)))
 
 
-def _sender(entry: Entry) -> str:
-    """Return who has sent a message that no person wrote in a chat."""
-    if entry.provenance is None:
-        return entry.message.user_name or "an operator"
-    return f"the agent {SessionKey.parse(entry.provenance.by).agent}"
+def _origin_of(entry: Entry) -> str:
+    """Return what has led to an entry that no person wrote in a chat."""
+    told, name = entry.provenance, entry.message.user_name
+    if entry.origin == "cron":
+        return name or "cron job"
+    if entry.origin == "result":
+        words = f"result of {told.label}" if told and told.label else "result of a task"
+        return f"{words} ({told.status})" if told and told.status not in (None, "done") else words
+    if entry.is_written:
+        text = " ".join(entry.message.text.split())
+        return f"{name}: “{text if len(text) <= MOST_QUOTED else f'{text[:MOST_QUOTED]}…'}”"
+    if told:
+        return f"message of the agent {SessionKey.parse(told.by).agent}"
+    return f"message of {name or 'an operator'}"
 
 
 def via_of(entries: Iterable[Entry]) -> tuple[str, ...]:

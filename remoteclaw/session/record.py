@@ -20,7 +20,7 @@ from remoteclaw.clock import local_time
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import AgentDeliveryResult, Entry, Turn
 
-__all__ = ["as_markdown", "count_messages", "digest", "lines_of"]
+__all__ = ["as_markdown", "count_messages", "digest", "lines_of", "read_lines"]
 
 #: How much of one message is kept, in characters: its beginning and its end.
 MOST_TEXT = 8_000
@@ -106,13 +106,13 @@ def digest(record: bytes, *, since_ms: int = 0) -> list[dict[str, str]]:
 
 def count_messages(record: bytes) -> int:
     """Return how many messages of people are in a record."""
-    return sum(line.get("role") == "user" for line in _lines(record))
+    return sum(line.get("role") == "user" for line in read_lines(record))
 
 
 def as_markdown(record: bytes) -> str:
     """Return a record as a text for people: who said what and when, and which tools were used."""
     parts = []
-    for line in _lines(record):
+    for line in read_lines(record):
         at = local_time(int(line.get("at", 0)), None)
         match line.get("role"):
             case "user":
@@ -129,7 +129,8 @@ def as_markdown(record: bytes) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n" if parts else ""
 
 
-def _lines(record: bytes) -> Iterator[dict[str, Any]]:
+def read_lines(record: bytes) -> Iterator[dict[str, Any]]:
+    """Yield what a record has, oldest first."""
     for raw in record.splitlines():
         try:
             line = orjson.loads(raw)
@@ -140,7 +141,7 @@ def _lines(record: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _notes(record: bytes, since_ms: int) -> Iterator[dict[str, str]]:
-    for line in _lines(record):
+    for line in read_lines(record):
         if line.get("at", 0) < since_ms:
             continue
         match line.get("role"):

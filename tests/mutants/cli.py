@@ -174,18 +174,6 @@ MUTANTS = (
         test="test_no_command_passes_on_what_a_terminal_obeys",
     ),
     Mutant(
-        "a trace that does not tell who has answered",
-        before="if answer := one.answer:",
-        after="if answer := None:",
-        test="test_a_request_that_is_closed_is_found_with_who_has_answered",
-    ),
-    Mutant(
-        "a trace with the requests of other turns",
-        before="if (one.session.sid, one.turn) != (sid, turn):",
-        after="if (one.session.sid, one.turn) == (sid, turn):",
-        test="test_a_request_that_is_closed_is_found_with_who_has_answered",
-    ),
-    Mutant(
         "a list with the keys that people have answered with",
         before="return Scrubber().text(answer.words, len(answer.words))",
         after="return answer.words",

@@ -81,6 +81,18 @@ PROMISED = {
         "sessions.reset": (None, "sessionKey reason?", "FFY FFFF"),
         "sessions.subscribe": (None, "sessionKey", "YYY FFFF"),
         "sessions.unsubscribe": (None, "sessionKey", "YYY FFFF"),
+        "sessions.search": (
+            None,
+            "query? inWords? state? channel? agent? limit?",
+            "YYY FFFF",
+        ),
+        "sessions.show": (None, "sessionKey", "YYY FFFF"),
+        "sessions.archive": (None, "sessionKey", "YYY FFFF"),
+        "sessions.archived": (None, "sessionKey limit? before? endedMs", "YYY FFFF"),
+        "sessions.trace": (None, "what limit?", "YYY FFFF"),
+        "sessions.label": (None, "sessionKey label?", "FYY FFFF"),
+        "sessions.queue": (None, "sessionKey mode? debounceMs? cap? drop? reset?", "FFY FFFF"),
+        "sessions.write": (None, "sessionKey message", "FFY FFFF"),
         "chat.open": (None, "agentId? sessionKey? sender? follow?", "FYY FFFF"),
         "chat.send": (
             None,
@@ -89,6 +101,7 @@ PROMISED = {
         ),
         "chat.outcome": (None, "sessionKey entry timeout? knowsPause?", "YYY FFFF"),
         "chat.shown": (None, "key unsaved?", "FYY FFFF"),
+        "web.history": (None, "conversation? before limit?", "FYY FFFF"),
         "web.open": (None, "conversation? after?", "FYY FFFF"),
         "web.send": (
             None,
@@ -116,7 +129,9 @@ def good_params(method: Method) -> dict[str, Any]:
 #: What is told by a parameter's name: a pattern, or what an object of that name has.
 _EXAMPLES: dict[str, Any] = {
     "baseHash": "0" * 64,
+    "before": "1-1",
     "config": {},
+    "endedMs": 1,
     "entry": "1-1",
     "id": "0" * 12,
     "job": {"name": "n", "schedule": {"every": 60}, "message": "m"},

@@ -69,6 +69,8 @@ class WebSocketDoor:
 class Connection:
     """One client."""
 
+    is_page = False
+
     def __init__(self, gateway: Gateway, receive: Receive, send: Send, *, token: str = "") -> None:
         """`token` is the one that came with the upgrade, if any: then `connect` needs none."""
         self.principal: Principal | None = None

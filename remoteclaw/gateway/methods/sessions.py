@@ -6,20 +6,19 @@ import itertools
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-import orjson
-
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.sessions import answered, current, find, labelled, may_see
 from remoteclaw.messages import SessionKey
+from remoteclaw.session.record import read_lines
 from remoteclaw.tasks.entries import message_between, provenance_of_message
 from remoteclaw.tasks.spawn import check_direction, check_hops
 from remoteclaw.tools import sessions as contract
 from remoteclaw.tools.base import NoParams
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "facts_of", "history_of"]
 
 #: The most sessions that a list looks through.
 MOST_LOOKED_AT = 1000
@@ -42,7 +41,7 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
                 break
     told = tuple(
         contract.SessionSummary(
-            **_facts(view),
+            **facts_of(view),
             is_self=view.key == call.session,
             label=view.label,
             title=view.title,
@@ -52,7 +51,8 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
     return contract.SessionsResult(sessions=told, is_complete=len(found) <= params.limit)
 
 
-def _facts(view: SessionView) -> dict[str, Any]:
+def facts_of(view: SessionView) -> dict[str, Any]:
+    """Return what every method that is about sessions tells of one."""
     return {
         "key": str(view.key),
         "id": view.sid,
@@ -66,8 +66,14 @@ def _facts(view: SessionView) -> dict[str, Any]:
 
 async def _history(call: Call, params: contract.HistoryParams) -> contract.HistoryResult:
     view = await find(call, params.session_key)
-    lines = (await call.fleet.sessions.record(view.sid)).splitlines()
-    items = [_item(orjson.loads(line)) for line in lines]
+    return history_of(view, await call.fleet.sessions.record(view.sid), params)
+
+
+def history_of(
+    view: SessionView, record: bytes, params: contract.HistoryParams
+) -> contract.HistoryResult:
+    """Return a page of a record."""
+    items = [_item(line) for line in read_lines(record)]
     # A message that came during a turn stands behind its answer, and is older: by when it was
     # answered at the earliest, they are in order.
     moments = list(itertools.accumulate((item.at for item in items), max))
@@ -97,7 +103,7 @@ def _item(recorded: Mapping[str, Any]) -> contract.HistoryItem:
 async def _status(call: Call, params: contract.StatusParams) -> contract.StatusResult:
     view = await (find(call, params.session_key) if params.session_key else current(call))
     return contract.StatusResult(
-        **_facts(view),
+        **facts_of(view),
         turn=f"{view.sid[:8]}-{view.turn}" if view.turn else None,
         phase=view.phase,
         host=view.host,

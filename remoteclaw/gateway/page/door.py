@@ -175,6 +175,8 @@ class PageSocket:
 class _PageConnection(Connection):
     """A connection of the page: what it is told as Markdown, it is told as HTML, too."""
 
+    is_page = True
+
     def payload(self, result: Result) -> bytes:
         """Return a result as JSON."""
         if not isinstance(result, HistoryResult | Earlier):

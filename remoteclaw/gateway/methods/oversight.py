@@ -1,0 +1,198 @@
+"""Handlers of operators who look after sessions."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from remoteclaw.clock import now_ms
+from remoteclaw.config.model import QueueOverride
+from remoteclaw.errors import CallRefused
+from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.methods.sessions import facts_of, history_of
+from remoteclaw.gateway.searching import search_records
+from remoteclaw.gateway.sessions import find
+from remoteclaw.gateway.traces import find_message, traced
+from remoteclaw.session.record import count_messages
+from remoteclaw.tools import oversight as contract
+from remoteclaw.tools.operators import SubscribeParams
+from remoteclaw.tools.sessions import HistoryResult
+
+__all__ = ["HANDLERS"]
+
+#: How many sessions are looked through at most.
+MOST_LOOKED_AT = 1000
+
+
+async def _search(call: Call, params: contract.SearchParams) -> contract.SearchResult:
+    asks = Counter(one.session.sid for one in await call.fleet.asks.waiting())
+    is_narrowed = bool(params.query or params.state or params.channel or params.agent)
+    most = MOST_LOOKED_AT if is_narrowed else params.limit + 1
+    newest = await call.fleet.sessions.list(limit=most)
+    known = {view.sid for view in newest}
+    # A session may wait for a person for so long that many others are newer.
+    older = await call.fleet.sessions.views([sid.encode() for sid in asks if sid not in known])
+    views = sorted([*newest, *older], key=lambda view: view.sid not in asks)
+    fitting = [view for view in views if _fits(view, params, asks)]
+    searched = most if is_narrowed and len(newest) == most else None
+    excerpts: Mapping[str, contract.Excerpt] = {}
+    if params.in_words and params.query:
+        found = await search_records(call.fleet, fitting, params.query, most=params.limit + 1)
+        fitting, excerpts = [*found.views], found.excerpts
+        searched = found.searched or searched
+    return contract.SearchResult(
+        sessions=tuple(
+            contract.FoundSession(
+                **facts_of(view),
+                label=view.label,
+                title=view.title,
+                asks=asks[view.sid],
+                excerpt=excerpts.get(view.sid),
+            )
+            for view in fitting[: params.limit]
+        ),
+        is_complete=len(fitting) <= params.limit,
+        searched=searched,
+        channels=tuple(sorted({*call.config.channels, *(view.key.provider for view in views)})),
+        agents=tuple(sorted({*call.config.agents, *(view.key.agent for view in views)})),
+    )
+
+
+def _fits(view: SessionView, params: contract.SearchParams, asks: Mapping[str, int]) -> bool:
+    wanted = "" if params.in_words else params.query.casefold()
+    is_in_state = bool(asks[view.sid]) if params.state == "asks" else view.status == params.state
+    return (
+        (params.state is None or is_in_state)
+        and params.channel in (None, view.key.provider)
+        and params.agent in (None, view.key.agent)
+        and wanted in f"{view.key} {view.label or ''} {view.title or ''}".casefold()
+    )
+
+
+async def _show(call: Call, params: SubscribeParams) -> contract.SessionDetails:
+    view = await find(call, params.session_key)
+    used = await call.fleet.usage.session(view.key.agent, view.sid)
+    started = await call.fleet.sessions.children(view.sid)
+    return contract.SessionDetails(
+        **facts_of(view),
+        label=view.label,
+        title=view.title,
+        model=view.model_in(call.config),
+        project=view.project,
+        started_by=str(view.parent) if view.parent else None,
+        has_started=tuple(str(child.key) for child in started),
+        host=view.host,
+        postponed=view.postponed,
+        postponed_until_ms=view.postponed_until_ms,
+        queue=_settings(call, view, view.queue),
+        usage=used.plain() if used.turns else None,
+    )
+
+
+def _settings(call: Call, view: SessionView, own: QueueOverride | None) -> contract.QueueSettings:
+    holds = call.config.queue.of(view.key.provider, own)
+    settings = {name: getattr(holds, name) for name in QueueOverride.model_fields}
+    owned = own.model_dump(exclude_none=True) if own else {}
+    return contract.QueueSettings(**settings, own=tuple(owned))
+
+
+async def _archive(call: Call, params: SubscribeParams) -> contract.ArchiveResult:
+    view = await find(call, params.session_key)
+    return contract.ArchiveResult(
+        ended=tuple(
+            contract.EndedConversation(
+                ended_ms=one.at_ms, messages=count_messages(one.record), why=one.why
+            )
+            for one in await call.fleet.sessions.ended(view.sid)
+        )
+    )
+
+
+async def _archived(call: Call, params: contract.ArchivedParams) -> HistoryResult:
+    view = await find(call, params.session_key)
+    for one in await call.fleet.sessions.ended(view.sid):
+        if one.at_ms == params.ended_ms:
+            return history_of(view, one.record, params)
+    raise CallRefused(
+        "NOT_FOUND",
+        "This conversation is not kept any more: sessions.archive lists those that are.",
+    )
+
+
+async def _trace(call: Call, params: contract.TraceParams) -> contract.TraceResult:
+    sid, entry_id = await find_message(call.fleet, params.what)
+    outcomes = await traced(call.fleet, sid, entry_id, most=params.limit)
+    view = await call.fleet.sessions.view(sid)
+    earlier = outcomes[-1].previous
+    return contract.TraceResult(
+        session_key=str(view.key) if view else None,
+        messages=tuple(_told(sid, outcome) for outcome in outcomes),
+        before=f"{sid[:8]}-{earlier}" if earlier else None,
+    )
+
+
+def _told(sid: str, outcome: Outcome) -> contract.MessageTrace:
+    return contract.MessageTrace(
+        reference=f"{sid[:8]}-{outcome.entry_id}",
+        status=outcome.status,
+        turn=f"{sid[:8]}-{outcome.turn}" if outcome.turn else None,
+        steps=tuple(contract.TraceStep(**asdict(step)) for step in outcome.steps),
+        error=outcome.error,
+        usage=outcome.usage.plain() if outcome.usage else None,
+    )
+
+
+async def _label(call: Call, params: contract.LabelParams) -> contract.Labelled:
+    view = await find(call, params.session_key)
+    await call.fleet.sessions.label(view, params.label)
+    return contract.Labelled(session_key=str(view.key), label=params.label)
+
+
+async def _queue(call: Call, params: contract.QueueParams) -> contract.QueueSettings:
+    view = await find(call, params.session_key)
+    wanted = params.model_dump(exclude={"session_key", "reset"}, exclude_none=True)
+    own = await call.fleet.sessions.change_queue(view, wanted, is_reset=params.reset)
+    return _settings(call, view, own)
+
+
+async def _write(call: Call, params: contract.WriteParams) -> contract.Written:
+    view = await find(call, params.session_key)
+    target = view.key
+    if target.task is not None:
+        raise CallRefused(
+            "INVALID_REQUEST",
+            "This session works on a task and takes no messages: write in the session that gave it "
+            "the task.",
+        )
+    name = call.operator.name
+    message = target.message(
+        id=f"written-{call.id}",
+        text=params.message,
+        from_="operator",
+        user_name=f"{name} on the page" if call.is_from_page else f"the operator {name}",
+        timestamp=now_ms(),
+    )
+    entry_id = await call.fleet.calls.entry(
+        None,
+        call.id,
+        target,
+        message,
+        note=None,
+        provenance=None,
+        deliver="channel",
+        people=call.people(target),
+    )
+    return contract.Written(session_key=str(target), run_id=f"{target.sid}-{entry_id}")
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "sessions.search": _search,
+    "sessions.show": _show,
+    "sessions.archive": _archive,
+    "sessions.archived": _archived,
+    "sessions.trace": _trace,
+    "sessions.label": _label,
+    "sessions.queue": _queue,
+    "sessions.write": _write,
+}

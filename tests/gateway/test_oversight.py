@@ -1,0 +1,251 @@
+"""Operators who look after sessions: what they find, see, set, and write."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.bridge.turn_prompt import build_turn_prompt
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.gateway import searching
+from remoteclaw.messages import Turn
+from remoteclaw.tools.base import Scope
+from tests.support.asks import put_request
+from tests.support.doors import Refused, RpcClient, opened
+from tests.support.pages import login, paged
+from tests.support.stack import REPLIES, Stack, message
+from tests.support.tasks import entries
+
+
+@contextlib.asynccontextmanager
+async def page(stack: Stack, scope: Scope = "admin") -> AsyncIterator[RpcClient]:
+    async with opened(stack) as door:
+        cookie = await login(stack, door, scope=scope)
+        async with paged(door, cookie) as client:
+            yield client
+
+
+async def put_record(stack: Stack, accepted: Accepted, *texts: str) -> None:
+    lines = [
+        orjson.dumps({"at": at, "role": "user", "from": "Bob", "text": text})
+        for at, text in enumerate(texts, 1)
+    ]
+    await stack.fleet.scripts.client.set(keys.record(accepted.session.sid), b"\n".join(lines))
+
+
+def names(found: dict[str, Any]) -> list[str]:
+    return [one["title"] for one in found["sessions"]]
+
+
+async def test_what_waits_for_a_person_is_found_first(stack: Stack) -> None:
+    waits = await stack.append("oldest", channel_id="1")
+    for number in range(2, 5):
+        await stack.append(f"number {number}", channel_id=str(number))
+    await put_request(stack, waits, tool="Bash", what="ls")
+    async with page(stack, "read") as client:
+        found = await client.call("sessions.search", {"limit": 2})
+        asking = await client.call("sessions.search", {"state": "asks"})
+
+    assert names(found) == ["oldest", "number 4"]
+    assert [one["asks"] for one in found["sessions"]] == [1, 0]
+    assert not found["isComplete"]
+    assert names(asking) == ["oldest"]
+
+
+async def test_sessions_are_found_by_channel_agent_state_and_name(stack: Stack) -> None:
+    await stack.append("one", channel_id="1")
+    await stack.fleet.inbound.append(message("two", provider="telegram"), agent="main")
+    other = await stack.fleet.inbound.append(message("three"), agent="other")
+    view = await stack.fleet.sessions.view(other.session.sid)
+    assert view is not None
+    await stack.fleet.sessions.label(view, "Research")
+    async with page(stack, "read") as client:
+
+        async def found(**params: Any) -> list[str]:
+            return names(await client.call("sessions.search", params))
+
+        assert await found(channel="telegram") == ["two"]
+        assert await found(agent="other") == ["three"]
+        assert await found(query="RESEARCH") == ["three"]
+        assert await found(state="idle") == []
+        assert await found(state="scheduled") == ["three", "two", "one"]
+        whole = await client.call("sessions.search")
+
+    assert whole["channels"] == ["telegram", "test"]
+    assert whole["agents"] == ["main", "other"]
+
+
+async def test_what_was_said_is_found_with_its_words_around_it(stack: Stack) -> None:
+    one = await stack.append("hi", channel_id="1")
+    await stack.append("the blue whale", channel_id="2")
+    await put_record(stack, one, "a BLUE whale", "and then", f"a blue\nwhale {'x' * 300}", "bye")
+    async with page(stack, "read") as client:
+        found = await client.call("sessions.search", {"query": "Blue", "inWords": True})
+
+    assert names(found) == ["hi"]
+    excerpt = found["sessions"][0]["excerpt"]
+    assert (excerpt["at"], excerpt["who"]) == (3, "Bob")
+    assert excerpt["text"].startswith("a blue whale xxx")
+    assert excerpt["text"].endswith("x …")
+    assert found["searched"] is None
+
+
+async def test_a_search_that_would_take_long_says_where_it_ended(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "MOST_BYTES", 150)
+    for number in range(3):
+        accepted = await stack.append(f"number {number}", channel_id=str(number))
+        await put_record(stack, accepted, "needle")
+    async with page(stack, "read") as client:
+        found = await client.call("sessions.search", {"query": "needle", "inWords": True})
+
+    assert names(found) == ["number 2", "number 1"]
+    assert found["searched"] == 2
+
+
+async def test_an_operator_sees_what_is_set_and_sets_it(stack: Stack) -> None:
+    accepted = await stack.append("hello", channel_id="1")
+    other = await stack.append("hello too", channel_id="2")
+    session = {"sessionKey": str(accepted.session)}
+    async with page(stack) as client:
+        await client.call("sessions.label", {**session, "label": "Blue"})
+        await client.call("sessions.queue", {**session, "cap": 7})
+        await client.call("sessions.queue", {**session, "mode": "steer"})
+        shown = await client.call("sessions.show", session)
+        with pytest.raises(Refused, match="choose another name"):
+            await client.call("sessions.label", {"sessionKey": str(other.session), "label": "Blue"})
+        await client.call("sessions.label", session)
+        reset = await client.call("sessions.queue", {**session, "reset": True})
+        bare = await client.call("sessions.show", session)
+
+    assert shown["label"] == "Blue"
+    assert shown["queue"] == {
+        **{"mode": "steer", "debounceMs": 0, "cap": 7, "drop": "summarize"},
+        "own": ["mode", "cap"],
+    }
+    assert bare["label"] is None
+    assert (reset["mode"], reset["own"]) == ("followup", [])
+
+
+async def test_an_ended_conversation_is_read_as_it_was(stack: Stack) -> None:
+    await stack.start_worker()
+    accepted = await stack.append("my colour is green")
+    await stack.outcome(accepted)
+    session = {"sessionKey": str(accepted.session)}
+    async with page(stack) as client:
+        await client.call("sessions.reset", session)
+        (ended,) = (await client.call("sessions.archive", session))["ended"]
+        place = {**session, "endedMs": ended["endedMs"]}
+        items = (await client.call("sessions.archived", place))["items"]
+        with pytest.raises(Refused, match=r"sessions\.archive lists those that are"):
+            await client.call("sessions.archived", {**session, "endedMs": 1})
+
+    assert (ended["messages"], ended["why"]) == (1, "operator: reset")
+    assert [item["role"] for item in items] == ["user", "tool", "agent"]
+    assert items[0]["text"] == "my colour is green"
+
+
+async def test_a_trace_goes_back_message_by_message(stack: Stack) -> None:
+    await stack.start_worker()
+    accepted = [await stack.append("one")]
+    await stack.outcome(accepted[0])
+    accepted.append(await stack.append("two"))
+    await stack.outcome(accepted[1])
+    session = str(accepted[0].session)
+    async with page(stack, "read") as client:
+        newest = await client.call("sessions.trace", {"what": session})
+        both = await client.call("sessions.trace", {"what": session, "limit": 20})
+        with pytest.raises(Refused, match="Nothing is known of message"):
+            await client.call("sessions.trace", {"what": f"{accepted[0].session.sid[:8]}-1-1"})
+
+    references = [f"{one.session.sid[:8]}-{one.entry_id}" for one in reversed(accepted)]
+    assert [one["reference"] for one in newest["messages"]] == references[:1]
+    assert newest["before"] == references[1]
+    assert [one["reference"] for one in both["messages"]] == references
+    assert both["before"] is None
+    steps = [step["name"] for step in both["messages"][1]["steps"]]
+    assert (steps[0], "finished" in steps) == ("accepted", True)
+    assert both["messages"][0]["turn"] == references[0]
+
+
+async def test_a_trace_has_what_people_were_asked_for(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    await put_request(stack, accepted, tool="Bash", what="ls")
+    async with page(stack, "read") as client:
+        told = await client.call("sessions.trace", {"what": str(accepted.session)})
+
+    last = told["messages"][0]["steps"][-1]
+    assert last["name"] == "asked"
+    assert last["detail"].endswith("Bash: ls")
+
+
+async def test_what_an_operator_writes_is_marked_and_answered_in_the_chat(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    session = accepted.session
+    async with page(stack) as client:
+        params = {"sessionKey": str(session), "message": "How far\nare you?"}
+        written = await client.call("sessions.write", params, idempotencyKey="1")
+        again = await client.call("sessions.write", params, idempotencyKey="1")
+        asked, *more = (await entries(stack, session))[1:]
+        await stack.start_worker()
+        told = await client.call("agent.wait", {"runId": written["runId"], "timeout": 60})
+        history = await client.call("chat.history", {"sessionKey": str(session)})
+
+    assert (again, more) == (written, [])
+    assert asked.people == ("test:alice",)
+    header = build_turn_prompt(Turn(session, (asked,))).partition("\n")[0]
+    assert '"from":"ada on the page"' in header
+    assert told["status"] == "answered"
+    stream: Any = await stack.fleet.scripts.client.xrange(REPLIES)
+    replies = [orjson.loads(fields[b"reply"]) for _, fields in stream]
+    assert [reply["origin"] for reply in replies] == ["", "ada on the page: “How far are you?”"]
+    assert replies[1]["reply_to_id"] is None
+    people = [item["from"] for item in history["items"] if item["role"] == "user"]
+    assert people == ["alice", "ada on the page"]
+
+
+async def test_what_is_answered_together_with_a_person_s_message_is_still_marked(
+    stack: Stack,
+) -> None:
+    stack.configure(queue={"mode": "collect", "debounce_ms": 0})
+    accepted = await stack.append("hello")
+    async with page(stack) as client:
+        params = {"sessionKey": str(accepted.session), "message": "x" * 200}
+        await client.call("sessions.write", params)
+    await stack.start_worker()
+    await stack.outcome(accepted)
+
+    stream: Any = await stack.fleet.scripts.client.xrange(REPLIES)
+    ((_, fields),) = stream
+    assert orjson.loads(fields[b"reply"])["origin"] == f"ada on the page: “{'x' * 100}…”"
+
+
+async def test_who_may_not_is_told_what_is_needed(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    session = {"sessionKey": str(accepted.session)}
+    async with page(stack, "write") as client:
+        await client.call("sessions.label", {**session, "label": "Blue"})
+        for method, params in (
+            ("sessions.write", {"message": "hello"}),
+            ("sessions.queue", {"mode": "steer"}),
+            ("sessions.reset", {}),
+        ):
+            with pytest.raises(Refused, match=f"{method} needs a token with the scope admin"):
+                await client.call(method, {**session, **params})
+    async with page(stack, "read") as client:
+        with pytest.raises(Refused, match=r"sessions\.label needs a token with the scope write"):
+            await client.call("sessions.label", session)
+
+
+async def test_nobody_writes_in_a_session_that_works_on_a_task(stack: Stack) -> None:
+    accepted = await stack.fleet.inbound.append(message("do it"), agent="main")
+    task = replace(accepted.session, task="beef")
+    await stack.fleet.sessions.quieten(task, is_quiet=True)
+    async with page(stack) as client:
+        with pytest.raises(Refused, match="works on a task and takes no messages"):
+            await client.call("sessions.write", {"sessionKey": str(task), "message": "hello"})
