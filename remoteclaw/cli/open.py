@@ -13,7 +13,7 @@ from remoteclaw.host.terminal import login_name
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
 
-__all__ = ["open_page"]
+__all__ = ["open_page", "page_link"]
 
 
 def _check_name(context: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
@@ -54,5 +54,17 @@ async def open_page(
     found = await fleet.gateways.address(home.host_id)
     if found is None:
         raise NotFound("No gateway runs here: start RemoteClaw with `remoteclaw up`.")
+    echo(await page_link(fleet, found, name=name, scope=scope, days=days))
+
+
+async def page_link(
+    fleet: "Fleet",
+    address: str,
+    *,
+    name: str | None = None,
+    scope: Literal["read", "write", "admin"] = "admin",
+    days: int = 30,
+) -> str:
+    """Return a link to the page at an address, with a new code."""
     code = await fleet.logins.create(name or login_name(), scope, days * 24 * 3600 * 1000)
-    echo(f"{found}/#{code}")
+    return f"{address}/#{code}"

@@ -15,6 +15,7 @@ from remoteclaw.cli.access import load
 from remoteclaw.cli.chat import HINT, chat_here, until_told
 from remoteclaw.cli.config import change_file
 from remoteclaw.cli.edge import leave_event
+from remoteclaw.cli.open import page_link
 from remoteclaw.cli.output import echo, echo_words
 from remoteclaw.errors import ConfigError
 from remoteclaw.host.terminal import one_line
@@ -141,6 +142,10 @@ async def _up(
         _row("redis", ready.redis)
         _row("workers", f"{ready.workers} × rq worker")
         _row("gateway", ready.gateway)
+        if sys.stdout.isatty():
+            _row("page", await page_link(supervisor.fleet, ready.gateway))
+        else:  # what is printed is kept in some log, and a code is for one person
+            _row("page", "`remoteclaw open` prints a link to it that logs you in")
         for name, each in config.agents.items():
             if problem := agent_problem(home, name, each):
                 _row("problem", f"{name} can't work: {problem}")
@@ -158,7 +163,7 @@ async def _up(
 
             await _chat(chat_here(home, Target(agent=agent)), leave)
         else:
-            echo("There is no chat here: `remoteclaw chat` opens one in a terminal.")
+            echo("There is no chat here: use the page, or `remoteclaw chat` in a terminal.")
             await leave.wait()
         with contextlib.suppress(OSError):  # the terminal may have been closed
             echo_words("Leaving. What isn't finished goes on at the next start.")

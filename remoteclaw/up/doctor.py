@@ -8,7 +8,7 @@ from remoteclaw.bridge import Hooks
 from remoteclaw.clock import boot_id
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config, overrides
-from remoteclaw.config.model import AgentConfig, Config, HooksConfig
+from remoteclaw.config.model import AgentConfig, Config, GatewayConfig, HooksConfig, is_loopback
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.fitness import check_fitness
@@ -117,6 +117,8 @@ def _not_running(home: Home, config: Config) -> Iterator[Finding]:
     except RemoteClawError as error:
         yield Finding("redis", False, str(error))
     yield _port(config)
+    if page := _page(config.gateway):
+        yield page
     yield Finding("running", True, "no: start everything with `remoteclaw up`")
 
 
@@ -133,6 +135,8 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
         for finding in _workers(home, await fleet.workers.list()):
             yield finding
         yield await _gateway(fleet, home, config, pid)
+        if page := _page(config.gateway):
+            yield page
         has_sweeper = await fleet.workers.have_sweeper()
         missing = "none looks for lost hints: run `remoteclaw sweep`."
         yield Finding("sweeper", has_sweeper, "runs" if has_sweeper else missing)
@@ -182,6 +186,25 @@ async def _gateway(fleet: Fleet, home: Home, config: Config, pid: int | None) ->
         return port
     absent = "none on this host, so its agents have no tools: run `remoteclaw gateway`."
     return Finding("gateway", address is not None, address or absent)
+
+
+def _page(config: GatewayConfig) -> Finding | None:
+    """Return what a browser on another computer meets; None on loopback, where it meets nothing."""
+    if is_loopback(config.host):
+        return None
+    if config.host in ("0.0.0.0", "::") and not config.hosts:  # noqa: S104 - it is only compared
+        return Finding(
+            "page",
+            False,
+            f"[gateway] host is {config.host}, any address, and hosts is empty: other computers "
+            "are refused. Name in hosts under which name or address they ask.",
+        )
+    return Finding(
+        "page",
+        True,
+        "over http:// from another computer, logins and messages can be read on the way: let "
+        "browsers in through something that encrypts, under a name in [gateway] hosts",
+    )
 
 
 def _port(config: Config) -> Finding:

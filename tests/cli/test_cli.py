@@ -579,6 +579,23 @@ async def test_doctor_names_a_port_that_another_program_has(stack: Stack, direct
     assert f"ok  gateway          http://127.0.0.1:{port}" in ours.stdout
 
 
+def test_doctor_says_what_other_computers_meet_at_the_page(directory: Path) -> None:
+    remote = {"REMOTECLAW__GATEWAY__ALLOW_REMOTE": "true", "REMOTECLAW__GATEWAY__PORT": "0"}
+    anywhere = {**remote, "REMOTECLAW__GATEWAY__HOST": "0.0.0.0"}
+    named = {**anywhere, "REMOTECLAW__GATEWAY__HOSTS": '["claw.example.org"]'}
+
+    refused = without_stack(directory, "doctor", **anywhere)
+    readable = without_stack(directory, "doctor", **named)
+    here = without_stack(directory, "doctor", REMOTECLAW__GATEWAY__PORT="0")
+
+    empty = (
+        "[gateway] host is 0.0.0.0, any address, and hosts is empty: other computers are refused"
+    )
+    assert f"NO  page             {empty}" in refused.stdout
+    assert "ok  page             over http:// from another computer, logins" in readable.stdout
+    assert " page " not in here.stdout
+
+
 async def test_doctor_names_an_agent_that_is_not_signed_in(stack: Stack, directory: Path) -> None:
     program = directory / "claude"
     program.write_text("#!/bin/sh\necho '{\"loggedIn\": false}'\nexit 1\n")

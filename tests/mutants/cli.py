@@ -103,9 +103,21 @@ MUTANTS = (
     ),
     Mutant(
         "an up without a terminal that doesn't say that it has no chat",
-        before='echo("There is no chat here: `remoteclaw chat` opens one in a terminal.")',
+        before='echo("There is no chat here: use the page, or `remoteclaw chat` in a terminal.")',
         after="pass",
         test="test_without_a_terminal_it_says_what_to_set_and_yes_is_an_answer",
+    ),
+    Mutant(
+        "a login in a log",
+        before='if sys.stdout.isatty():\n_row("page"',
+        after='if True:\n            _row("page"',
+        test="test_without_a_terminal_it_says_what_to_set_and_yes_is_an_answer",
+    ),
+    Mutant(
+        "an up that shows no way to the page",
+        before='_row("page", await page_link(supervisor.fleet, ready.gateway))',
+        after="pass",
+        test="test_the_link_of_up_logs_in_and_the_first_message_is_answered",
     ),
     Mutant(
         "a second up that is only refused",

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a cookie that an unencrypted connection may carry",
+        before="secure=is_encrypted",
+        after="secure=False",
+        test="test_behind_something_that_encrypts_the_cookie_is_sent_encrypted_alone",
+    ),
+    Mutant(
         "a card for which there is nobody",
         before='if request.deliver != "channel" or not can_be_asked(call.config, session):',
         after="if False:",

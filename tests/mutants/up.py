@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a page that other computers are refused, unsaid",
+        before='if config.host in ("0.0.0.0", "::") and not config.hosts:',
+        after="if False:",
+        test="test_doctor_says_what_other_computers_meet_at_the_page",
+    ),
+    Mutant(
+        "a page on loopback that is warned of",
+        before="if is_loopback(config.host):\nreturn None",
+        after="if False:\n        return None",
+        test="test_doctor_says_what_other_computers_meet_at_the_page",
+    ),
+    Mutant(
         "a root who is not warned of what runs without asking",
         before='if settings.permissions == "auto" and os.geteuid() == 0:',
         after="if False:",

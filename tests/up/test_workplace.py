@@ -88,6 +88,8 @@ def test_without_a_terminal_it_says_what_to_set_and_yes_is_an_answer(
             hint = f"  hint     `remoteclaw up --workspace {project}` has it work here, or --yes\n"
             assert hint in told
             assert f"  works in {home.workspaces}/main, a directory of its own\n" in told
+            assert "  page     `remoteclaw open` prints a link to it that logs you in\n" in told
+            assert "/#" not in "".join(told)
         assert not home.config_file.exists()
 
         with subprocess.Popen(
@@ -97,7 +99,7 @@ def test_without_a_terminal_it_says_what_to_set_and_yes_is_an_answer(
             told = []
             while not told or not told[-1].startswith("Ready"):
                 told.append(up.stdout.readline())
-            no_chat = "There is no chat here: `remoteclaw chat` opens one in a terminal.\n"
+            no_chat = "There is no chat here: use the page, or `remoteclaw chat` in a terminal.\n"
             up.terminate()
             assert up.stdout.read().startswith(no_chat)
     assert f"  works in {project}\n" in told

@@ -180,3 +180,20 @@ async def test_of_a_long_history_the_newest_is_rendered(stack: Stack) -> None:
     rendered = [item for item in items if "html" in item]
     assert [item["at"] for item in rendered] == list(range(17, 31))
     assert rendered[-1]["html"].startswith('<p dir="auto"><strong>30</strong>')
+
+
+async def test_behind_something_that_encrypts_the_cookie_is_sent_encrypted_alone(
+    stack: Stack,
+) -> None:
+    """Under its own name, with no port in it, as browsers ask there."""
+    stack.configure(gateway={"hosts": ["claw.example.org"]})
+    async with opened(stack) as door:
+        code = await stack.fleet.logins.create("ada", "admin", 3_600_000)
+        headers = {"Host": "claw.example.org", "Origin": "https://claw.example.org", **OWN}
+        body = orjson.dumps({"code": code})
+        answer = await door.post("/page/login", None, body, **headers)
+
+    assert answer.status == 200, answer.body
+    cookie = answer.headers["Set-Cookie"]
+    assert cookie.startswith("remoteclaw=")
+    assert "; Secure" in cookie
