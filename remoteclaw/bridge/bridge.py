@@ -407,6 +407,7 @@ class ChannelBridge:
             on_permission=partial(self._decide, run, conduct),
             on_withdrawn=conduct.withdraw,
             label=lambda event: self._label(run, event),
+            head=lambda event: label_of(event, "arguments", run.scrubber, run.spec.workspace),
             scrub=run.scrubber.text,
         )
         try:

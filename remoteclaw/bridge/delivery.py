@@ -9,6 +9,7 @@ import orjson
 from remoteclaw.bridge.activity import Activity, shown_plan
 from remoteclaw.bridge.chunks import Chunker
 from remoteclaw.bridge.directives import Directives
+from remoteclaw.clock import now_ms
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import (
     AgentEvent,
@@ -36,8 +37,9 @@ __all__ = ["Delivered", "DeliveryAdapter", "Listeners"]
 
 #: How long an answer may become, in characters: an agent that runs wild must not fill Redis.
 MOST_ANSWER = 1_000_000
-#: How many of a turn's tool calls are kept, and how much of arguments and result, in characters.
-MOST_CALLS, MOST_SHOWN = 200, 300
+#: How many of a turn's tool calls are kept, and how much of arguments and result, in characters:
+#: what a person reads, and no more than 2.4 million for the worker to hold.
+MOST_CALLS, MOST_INPUT, MOST_OUTPUT = 200, 4_000, 8_000
 #: What is said before words that take the place of delivered ones.
 BROKE_OFF = "(That broke off. This takes the place of what was said last:)"
 
@@ -81,9 +83,11 @@ class Listeners:
     on_withdrawn: Callable[[str], Awaitable[None]] | None = None
     """Hears that it doesn't any more."""
     label: Callable[[ToolUseEvent], tuple[str, str]] = lambda event: (event.tool_name, "")
-    """Returns what is shown of a tool that runs."""
+    """Returns what chats are shown of a tool that runs."""
+    head: Callable[[ToolUseEvent], tuple[str, str]] = lambda event: (event.tool_name, "")
+    """Returns its name, and the argument that tells most."""
     scrub: Callable[[str, int], str] = lambda text, most: text[:most]
-    """Returns so many characters of a text, without secrets, for the record of tools."""
+    """Returns so many characters of a text, without secrets."""
 
 
 class DeliveryAdapter:
@@ -207,20 +211,42 @@ class DeliveryAdapter:
         if len(self._calls) >= MOST_CALLS:
             del self._calls[next(iter(self._calls))]
         arguments = orjson.dumps(event.input, default=str).decode()
-        shown = self._listeners.scrub(arguments, MOST_SHOWN)
-        self._calls[event.tool_id] = ToolCall(event.tool_name, shown)
+        name, argument = self._listeners.head(event)
+        call = ToolCall(
+            name,
+            self._kept(arguments, MOST_INPUT),
+            id=event.tool_id,
+            argument=argument,
+            since_ms=now_ms(),
+        )
+        self._keep_call(call)
         if self._activity:
             self._activity.begin(event)
         await self._reach("tool", event.tool_name)
 
     async def _end_tool(self, event: ToolResultEvent) -> None:
         if call := self._calls.get(event.tool_id):
-            shown = self._listeners.scrub(event.output, MOST_SHOWN)
-            self._calls[event.tool_id] = replace(call, output=shown, is_error=event.is_error)
+            ended = replace(
+                call,
+                output=self._kept(event.output, MOST_OUTPUT),
+                is_error=event.is_error,
+                seconds=max(0, now_ms() - call.since_ms) / 1000,
+            )
+            self._keep_call(ended)
         if self._activity:
             self._activity.end(event.tool_id)
         if self._callbacks.on_tool_result:
             await self._callbacks.on_tool_result(event)
+
+    def _keep_call(self, call: ToolCall) -> None:
+        self._calls[call.id] = call
+        if self._callbacks.on_tool:
+            self._callbacks.on_tool(call)
+
+    def _kept(self, text: str, most: int) -> str:
+        """Return the beginning of a text, without secrets, and how much more there was."""
+        kept = self._listeners.scrub(text, most)
+        return f"{kept}\n(… {len(text) - most:,} more characters)" if len(text) > most else kept
 
     async def _end_answer(self) -> None:
         await self._pause()

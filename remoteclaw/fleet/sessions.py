@@ -39,6 +39,12 @@ class SessionView(SessionState):
     session_ids: Mapping[str, str]
     """The CLIs' own session ids, by runtime and workspace."""
 
+    @property
+    def shown_status(self) -> str:
+        """Its status, for people: a worker that has nothing to do any more holds it for a while."""
+        is_over = self.status == "running" and not self.turn and not self.waiting
+        return "idle" if is_over else self.status
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:

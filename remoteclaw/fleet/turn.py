@@ -228,17 +228,19 @@ class Turns:
             },
         )
 
-    async def show(self, payload: dict[str, Any], *, is_for_chat: bool = False) -> None:
+    async def show(
+        self, payload: dict[str, Any], *, for_chat: dict[str, Any] | None = None
+    ) -> None:
         """Show the answer as far as it has come; each call replaces the text of the last one.
 
-        What `is_for_chat` is announced to the adapter of the session's chat, too.
+        `for_chat` is what is announced to the adapter of the session's chat.
         """
         session = self._lease.session
-        account = keys.live_of(session.provider, session.account) if is_for_chat else None
+        account = keys.live_of(session.provider, session.account) if for_chat else None
         await self._lease.run_fenced(
             "live",
             {"live": keys.live(self._lease.sid), "account": account},
-            {"text": _json(payload), "keep_ms": LIVE_MS},
+            {"text": _json(payload), "keep_ms": LIVE_MS, "for_chat": _json(for_chat)},
         )
 
     async def postpone(

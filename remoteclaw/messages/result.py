@@ -29,14 +29,22 @@ class ReplyPayload:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One tool that the agent used in a turn, in short."""
+    """One tool that the agent used in a turn, without secrets."""
 
     name: str
     input: str
-    """Its arguments as JSON, the first 300 characters."""
+    """Its arguments as JSON, or their beginning."""
     output: str = ""
-    """The result, its first 300 characters."""
+    """The result, or its beginning."""
     is_error: bool = False
+    id: str = ""
+    """The CLI's id of the call, which no other call of the turn has."""
+    argument: str = ""
+    """The argument that tells most, on one short line."""
+    since_ms: int = 0
+    """Its start, in milliseconds since 1970."""
+    seconds: float | None = None
+    """Its duration; None while it runs, or where it has not come back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from remoteclaw.events import (
     ToolActivity,
     ToolResultEvent,
 )
-from remoteclaw.messages import Attachment, Entry, ReplyPayload
+from remoteclaw.messages import Attachment, Entry, ReplyPayload, ToolCall
 from remoteclaw.protocols.agent import Decision
 
 __all__ = [
@@ -95,6 +95,8 @@ class BridgeCallbacks:
     """The message with this index as far as it has come; not awaited."""
     on_activity: Callable[[tuple[ToolActivity, ...]], None] | None = None
     """The tools that the agent uses at the moment, each time that they change; not awaited."""
+    on_tool: Callable[[ToolCall], None] | None = None
+    """A tool as far as its call has come, when it begins and when it ends; not awaited."""
     on_plan: Callable[[tuple[PlanStep, ...]], None] | None = None
     """The agent's plan, whole with each change; not awaited."""
     on_usage: Callable[[AgentUsage], None] | None = None

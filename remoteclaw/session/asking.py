@@ -107,6 +107,7 @@ class Asking:
             on_partial_reply=reply.publish,
             on_live_text=reply.show,
             on_activity=reply.show_activity,
+            on_tool=reply.show_tool,
             on_plan=reply.show_plan,
             on_usage=reply.show_usage,
             on_phase=attempt.progress.reached,

@@ -7,18 +7,25 @@ It is lines of JSON, oldest first, each with `at` (milliseconds since 1970) and 
 - `user`: `from` (a name), of a person `from_id`, `id` (the platform's), `text`, and the names of
   `attachments`
 - `agent`: `text`, as it left the agent, and the names of the `attachments` that it sent
-- `tool`: `name`, `input` and `output` shortened, `is_error`
-- `error`: `category`
+- `plan`: its `steps` as they were last, each with `text` and `state`
+- `tool`: `name`, `argument`, `input` and `output` shortened, `is_error`, `since_ms`, `seconds`, and
+  the CLI's `id` of the call
+- `notice`: RemoteClaw's own `text`
+- `error`: `category`, and the `text` that was said of it, with its reference
+
+What a turn adds besides the messages of people has its id as `turn`.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import orjson
 
 from remoteclaw.clock import local_time
+from remoteclaw.events import PlanStep
 from remoteclaw.host.terminal import one_line
-from remoteclaw.messages import AgentDeliveryResult, Entry, Turn
+from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, ToolCall, Turn
 
 __all__ = ["as_markdown", "count_messages", "digest", "lines_of", "read_lines"]
 
@@ -26,6 +33,11 @@ __all__ = ["as_markdown", "count_messages", "digest", "lines_of", "read_lines"]
 MOST_TEXT = 8_000
 #: How many of a turn's tool calls are kept: the last ones.
 MOST_CALLS = 30
+#: How much of a record the tool calls of one turn may fill with what they were given and gave back,
+#: as a part of it: a few turns full of tools must not push out what was said. With what is kept by
+#: default, that is 32 KB a turn. Of the others so many characters are kept, and agents are told no
+#: more of any.
+TOOLS_SHARE, MOST_SHOWN = 8, 300
 #: How much of a conversation a new process is told, in characters: its end.
 MOST_DIGEST = 24_000
 
@@ -37,32 +49,34 @@ def lines_of(
     *,
     at_ms: int,
     most_bytes: int = 1024 * 1024,
+    said: Sequence[ReplyPayload] = (),
+    plan: Sequence[PlanStep] = (),
 ) -> bytes:
     """Return what a turn adds to the record; `joined` came while it ran, `at_ms` is its end.
 
-    Of more than `most_bytes` the beginning is left out; no text takes more than half of that.
+    `said` are the notices before the answer, and `plan` is the agent's. Of more than `most_bytes`,
+    half of a whole record, the beginning is left out; no text takes more than half of that.
     """
     most = min(MOST_TEXT, most_bytes // 16)  # JSON has up to six bytes for a character
     lines = [_asked(entry, most) for entry in (*turn.left_out, *turn.entries, *joined)]
-    lines += [
-        {
-            "at": at_ms,
-            "role": "tool",
-            "name": call.name,
-            "input": call.input,
-            "output": call.output,
-            "is_error": call.is_error,
-        }
-        for call in result.tool_calls[-MOST_CALLS:]
-    ]
+    of_turn = {"at": at_ms, "turn": turn.id}
+    lines += [{**of_turn, "role": "notice", "text": payload.text} for payload in said]
+    if plan:
+        lines.append({**of_turn, "role": "plan", "steps": [asdict(step) for step in plan]})
+    tools = _tools(result.tool_calls[-MOST_CALLS:], most_bytes * 2 // TOOLS_SHARE)
+    lines += [{**of_turn, "role": "tool", **told} for told in tools]
     theirs = [payload for payload in result.payloads if not payload.is_ours]
     if theirs:
-        said = "\n\n".join(payload.text for payload in theirs)
+        text = "\n\n".join(payload.text for payload in theirs)
         sent = [file.name for payload in theirs for file in payload.attachments]
         names = {"attachments": sent} if sent else {}
-        lines.append({"at": at_ms, "role": "agent", "text": _shortened(said, most), **names})
+        lines.append({**of_turn, "role": "agent", "text": _shortened(text, most), **names})
+    ours = [payload.text for payload in result.payloads if payload.is_ours]
     if result.error_category:
-        lines.append({"at": at_ms, "role": "error", "category": str(result.error_category)})
+        words = ours.pop() if ours else ""
+        about = {"category": str(result.error_category), "text": words}
+        lines.append({**of_turn, "role": "error", **about})
+    lines += [{**of_turn, "role": "notice", "text": words} for words in ours]
     kept: list[bytes] = []
     for line in reversed(lines):
         encoded = orjson.dumps(line) + b"\n"
@@ -71,6 +85,18 @@ def lines_of(
             break
         kept.append(encoded)
     return b"".join(reversed(kept))
+
+
+def _tools(calls: Sequence[ToolCall], most_bytes: int) -> list[dict[str, Any]]:
+    """Return what is kept of tool calls: the last ones whole, as long as there is room."""
+    told: list[dict[str, Any]] = []
+    for call in reversed(calls):
+        kept = asdict(call)
+        most_bytes -= len(orjson.dumps(kept))
+        if most_bytes < 0:
+            kept |= {"input": call.input[:MOST_SHOWN], "output": call.output[:MOST_SHOWN]}
+        told.append(kept)
+    return told[::-1]
 
 
 def _asked(entry: Entry, most: int) -> dict[str, Any]:
@@ -151,7 +177,7 @@ def _notes(record: bytes, since_ms: int) -> Iterator[dict[str, str]]:
             case "agent":
                 yield {"you": line["text"], **_files(line, "you_sent_files")}
             case "tool":
-                yield {"you_used": line["name"], "with": line["input"]}
+                yield {"you_used": line["name"], "with": line["input"][:MOST_SHOWN]}
             case "error":
                 yield {"error": line["category"]}
 

@@ -16,7 +16,7 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.turn import LIVE_MS
 from remoteclaw.fleet.usage import Usage
-from remoteclaw.messages import ReplyPayload, Turn, origin_of
+from remoteclaw.messages import ReplyPayload, ToolCall, Turn, origin_of
 from remoteclaw.profiles import profile_of
 
 __all__ = ["TurnReply", "in_outcome"]
@@ -25,6 +25,10 @@ __all__ = ["TurnReply", "in_outcome"]
 AGAIN_S = LIVE_MS / 3 / 1000
 #: How long live text may be that is shown as often as the channel takes it, in characters.
 LONG = 32_000
+#: Of how many tools live text tells, the ones that changed last; of how many of them it has
+#: arguments and results, and how much of each, in characters. All of it is sent each time: with
+#: this it stays below 12,000 characters, which is little beside a `LONG` text.
+MOST_TOOLS, MOST_WHOLE, MOST_SHOWN = 20, 3, 1_000
 
 
 class TurnReply:
@@ -36,7 +40,10 @@ class TurnReply:
         self._goes_to_channel = turn.entries[-1].deliver == "channel"
         self._live: tuple[int, str] = (0, "")
         self._activity: tuple[ToolActivity, ...] = ()
-        self._plan: tuple[PlanStep, ...] = ()
+        self._tools: dict[str, ToolCall] = {}
+        """By the CLI's id of the call, the one that changed last at the end."""
+        self.plan: tuple[PlanStep, ...] = ()
+        """The agent's plan as it was shown last."""
         self._tokens = 0
         self._since_ms = now_ms()
         self._origin = origin_of(turn.entries)
@@ -103,9 +110,17 @@ class TurnReply:
         self._activity = tools
         self._live_changed.set()
 
+    def show_tool(self, call: ToolCall) -> None:
+        """Have a tool shown to those who follow the session, as far as its call has come."""
+        self._tools.pop(call.id, None)
+        self._tools[call.id] = call
+        if len(self._tools) > MOST_TOOLS:
+            del self._tools[next(iter(self._tools))]
+        self._live_changed.set()
+
     def show_plan(self, steps: tuple[PlanStep, ...]) -> None:
         """Have the agent's plan shown."""
-        self._plan = steps
+        self.plan = steps
         self._live_changed.set()
 
     def show_usage(self, usage: AgentUsage) -> None:
@@ -125,7 +140,10 @@ class TurnReply:
             await asyncio.sleep(every_s * max(1.0, len(self._live[1]) / LONG))
             self._live_changed.clear()
             with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._lease.turns.show(self._shown(), is_for_chat=self._goes_to_channel)
+                shown, tools = self._shown(), self._shown_tools()
+                await self._lease.turns.show(
+                    {**shown, "tools": tools}, for_chat=shown if self._goes_to_channel else None
+                )
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(AGAIN_S):
                     await self._live_changed.wait()
@@ -145,11 +163,31 @@ class TurnReply:
             "since_ms": self._since_ms,
             "is_quiet": is_quiet,
             "activity": [] if is_quiet else [asdict(tool) for tool in self._activity],
-            "plan": [] if is_quiet else [asdict(step) for step in self._plan],
+            "plan": [] if is_quiet else [asdict(step) for step in self.plan],
             "tokens": self._tokens,
             "origin": self._origin,
             "messages": len(self._turn.left_out) + len(self._turn.entries),
         }
+
+    def _shown_tools(self) -> list[dict[str, Any]]:
+        """Return the tools for those who may read the record, too."""
+        calls = [] if self._lease.state.is_quiet else [*self._tools.values()]
+        return [
+            {
+                "id": call.id,
+                "tool": call.name,
+                "argument": call.argument,
+                "since_ms": call.since_ms,
+                "seconds": call.seconds,
+                "is_error": call.is_error,
+                **(
+                    {"input": call.input[:MOST_SHOWN], "output": call.output[:MOST_SHOWN]}
+                    if number >= len(calls) - MOST_WHOLE
+                    else {}
+                ),
+            }
+            for number, call in enumerate(calls)
+        ]
 
     def _on_stream(self, payload: ReplyPayload, entries: Sequence[str] = ()) -> dict[str, Any]:
         message = self._turn.entries[-1].message

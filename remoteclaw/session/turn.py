@@ -236,7 +236,7 @@ class TurnRunner:
             taken_up=result.steered,
             answered=result.answered,
             blobs=[file.blob for entry in entries for file in entry.message.attachments],
-            record=self._record_of(turn, joined, result) if ending.is_recorded else None,
+            record=self._record_of(attempt, joined, result) if ending.is_recorded else None,
             task_result=result_of(self._lease, turn, status, said),
             is_about_person=ending.was_asked and any(entry.origin == "chat" for entry in entries),
             usage=usage,
@@ -247,13 +247,21 @@ class TurnRunner:
         return finished
 
     def _record_of(
-        self, turn: Turn, joined: Sequence[Entry], result: AgentDeliveryResult
+        self, attempt: Attempt, joined: Sequence[Entry], result: AgentDeliveryResult
     ) -> RecordAppend:
         settings = self._config.record
         if not settings.keep_days:
             return RecordAppend(b"", 0, 0)
         most_bytes = settings.max_kb * 1024
-        lines = lines_of(turn, joined, result, at_ms=now_ms(), most_bytes=most_bytes // 2)
+        lines = lines_of(
+            attempt.turn,
+            joined,
+            result,
+            at_ms=now_ms(),
+            most_bytes=most_bytes // 2,
+            said=attempt.reply.said,
+            plan=attempt.reply.plan,
+        )
         return RecordAppend(lines, most_bytes, settings.keep_ms)
 
 

@@ -76,18 +76,42 @@ class HistoryParams(Params):
     """The `before` of the last result, for older items."""
 
 
+class HistoryStep(Result):
+    text: str
+    state: str
+    """pending, in_progress or completed."""
+
+
 class HistoryItem(Result):
     at: int
     """When, in milliseconds since 1970."""
     role: str
-    """user, agent, tool or note."""
+    """user, agent, tool or error; to others than agents also plan and notice."""
     text: str = ""
+    """What was said; of a tool, what it gave back."""
     from_: Annotated[str | None, Field(serialization_alias="from")] = None
     """The name of who said it, where that is known; people choose theirs themselves."""
     from_id: str | None = None
     """The id of the person who said it, which tells people apart."""
     tool: str | None = None
     """The name of the tool that was used."""
+    turn: str | None = None
+    """The turn that it belongs to."""
+    id: str | None = None
+    """Of a person's message, its own; of a tool, that of its call, as in live text. This and what
+    follows is for others than agents."""
+    argument: str | None = None
+    """Of a tool: the argument that tells most, on one line."""
+    input: str | None = None
+    """Of a tool: its arguments as JSON, or their beginning."""
+    is_error: bool | None = None
+    """Of a tool: whether it failed."""
+    since_ms: int | None = None
+    """Of a tool: its start, in milliseconds since 1970."""
+    seconds: float | None = None
+    """Of a tool: its duration."""
+    steps: tuple[HistoryStep, ...] | None = None
+    """Of a plan."""
 
 
 class HistoryResult(Result):

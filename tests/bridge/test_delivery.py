@@ -3,12 +3,20 @@
 import asyncio
 import tracemalloc
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoteclaw.bridge.delivery import BROKE_OFF, MOST_ANSWER, Delivered, DeliveryAdapter
+from remoteclaw.bridge.delivery import (
+    BROKE_OFF,
+    MOST_ANSWER,
+    MOST_INPUT,
+    MOST_OUTPUT,
+    Delivered,
+    DeliveryAdapter,
+)
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import (
     AgentEvent,
@@ -21,7 +29,7 @@ from remoteclaw.events import (
     ToolResultEvent,
     ToolUseEvent,
 )
-from remoteclaw.messages import ReplyPayload
+from remoteclaw.messages import ReplyPayload, ToolCall
 from remoteclaw.protocols import BridgeCallbacks
 from tests.support.hostile import HOSTILE
 from tests.support.stack import message
@@ -106,17 +114,23 @@ async def test_an_error_comes_behind_the_text_before_it() -> None:
     assert delivered.error == failed
 
 
-async def test_tool_calls_are_kept_in_short() -> None:
-    use = ToolUseEvent("Bash", "1", {"command": "x" * 1000})
+async def test_of_tool_calls_the_beginning_is_kept() -> None:
+    heard: list[ToolCall] = []
+    use = ToolUseEvent("Bash", "1", {"command": "x" * 5000})
     delivered = await deliver(
         use,
-        ToolResultEvent("1", "y" * 1000, is_error=True),
+        ToolResultEvent("1", "y" * 10_000, is_error=True),
         ToolResultEvent("unknown", "z"),
         DONE,
+        callbacks=BridgeCallbacks(on_tool=heard.append),
     )
 
     (call,) = delivered.tool_calls
-    assert (call.name, len(call.input), len(call.output), call.is_error) == ("Bash", 300, 300, True)
+    assert (call.name, call.id, call.is_error) == ("Bash", "1", True)
+    assert call.input[MOST_INPUT:] == "\n(… 1,014 more characters)"
+    assert call.output[MOST_OUTPUT:] == "\n(… 2,000 more characters)"
+    assert call.seconds is not None
+    assert heard == [replace(call, output="", is_error=False, seconds=None), call]
 
 
 async def test_silence_of_an_earlier_answer_is_silence() -> None:

@@ -2,8 +2,10 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from remoteclaw.bridge import Hooks
@@ -22,6 +24,7 @@ from remoteclaw.messages import ChannelMessage, Entry, SessionKey
 from remoteclaw.session.drain import Drain
 from remoteclaw.tools import sessions as contract
 from remoteclaw.tools.catalog import TOOLS
+from tests.support.bridges import script
 from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.tasks import call
 from tests.support.turns import begin_turn, gateway, operator
@@ -94,6 +97,58 @@ async def test_history_is_what_was_said(stack: Stack) -> None:
     assert (told.items[0].text, told.items[0].from_) == ("my colour is green", "Bob")
     # The tool's line is of the same moment as the answer, so it is on the same page.
     assert [item.role for item in last.items] == ["tool", "agent"]
+
+
+async def test_history_has_for_people_what_tools_did_and_little_of_it_for_agents(
+    stack: Stack, directory: Path
+) -> None:
+    body = """
+turn()
+say(type='tool_use', id='1', name='Bash', input={'command': 'look ' + 'x' * 500})
+say(type='tool_result', id='1', output='y' * 500)
+say(type='text', text='Seen.')
+say(type='done', error='it broke')
+"""
+    command = list(script(directory, body))
+    agent = {"runtime": "demo", "command": command, "warm_s": 0, "sees_sessions": "agent"}
+    stack.configure(agent)
+    bob = await stack.append("go", from_="bob")
+    await answer(stack, bob.session.sid)
+    steps = [{"text": "look", "state": "completed"}]
+    more = ({"role": "plan", "at": 1, "steps": steps}, {"role": "notice", "at": 1, "text": "So."})
+    for line in more:
+        record = keys.record(bob.session.sid)
+        await stack.fleet.scripts.client.append(record, orjson.dumps(line) + b"\n")
+    caller = await begin_turn(stack, HANDLERS)
+    short = await call(stack, caller, "sessions_history", sessionKey=str(bob.session))
+    whole = await call(stack, ADMIN, "sessions_history", sessionKey=str(bob.session))
+
+    assert [item.role for item in short.items] == ["user", "tool", "agent", "error"]
+    (tool,) = [item for item in short.items if item.role == "tool"]
+    assert (tool.text, tool.input, tool.turn) == (f"{'y' * 300} …", None, None)
+    (tool,) = [item for item in whole.items if item.role == "tool"]
+    assert (tool.text, tool.id, tool.turn) == ("y" * 500, "1", bob.entry_id)
+    assert tool.input == orjson.dumps({"command": "look " + "x" * 500}).decode()
+    assert tool.argument is not None
+    assert tool.argument.startswith("look xxx")
+    assert tool.seconds is not None
+    *_, error, plan, notice = whole.items
+    assert (plan.steps[0].text, notice.text) == ("look", "So.")
+    assert error.text.endswith(f"({bob.session.sid[:8]}-{bob.entry_id})")
+
+
+async def test_a_session_is_idle_as_soon_as_its_turn_is_over(stack: Stack) -> None:
+    """Its worker keeps it for a moment longer, for what may come."""
+    caller = await begin_turn(stack, HANDLERS)
+    key = str(caller.lease.session)
+    before = await call(stack, ADMIN, "session_status", sessionKey=key)
+    await caller.lease.turns.finish("done", reply=[])
+    after = await call(stack, ADMIN, "session_status", sessionKey=key)
+    view = await stack.fleet.sessions.view(caller.lease.session.sid)
+
+    assert view is not None
+    assert view.status == "running"
+    assert (before.state, after.state) == ("running", "idle")
 
 
 async def test_history_has_pages(stack: Stack) -> None:

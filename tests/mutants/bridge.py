@@ -53,14 +53,20 @@ MUTANTS = (
     ),
     Mutant(
         "a secret in the record of a tool",
-        before="self._listeners.scrub(arguments, MOST_SHOWN)",
-        after="arguments[:MOST_SHOWN]",
+        before="self._kept(arguments, MOST_INPUT)",
+        after="arguments[:MOST_INPUT]",
         test="test_a_secret_reaches_neither_redis_nor_a_viewer",
     ),
     Mutant(
         "a secret in what a tool returned",
-        before="self._listeners.scrub(event.output, MOST_SHOWN)",
-        after="event.output[:MOST_SHOWN]",
+        before="self._kept(event.output, MOST_OUTPUT)",
+        after="event.output[:MOST_OUTPUT]",
+        test="test_a_secret_reaches_neither_redis_nor_a_viewer",
+    ),
+    Mutant(
+        "a secret in the line that tells of a tool",
+        before='head=lambda event: label_of(event, "arguments", run.scrubber, run.spec.workspace)',
+        after="head=lambda event: (event.tool_name, str(event.input))",
         test="test_a_secret_reaches_neither_redis_nor_a_viewer",
     ),
     Mutant(

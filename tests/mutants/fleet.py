@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a session that works though its turn is over",
+        before='self.status == "running" and not self.turn and not self.waiting',
+        after="False",
+        test="test_a_session_is_idle_as_soon_as_its_turn_is_over",
+    ),
+    Mutant(
         "a name that poses as another person's",
         before="_code(name)",
         after="name",

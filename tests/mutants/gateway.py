@@ -145,6 +145,18 @@ MUTANTS = (
         test="test_a_task_may_no_more_than_its_depth",
     ),
     Mutant(
+        "an agent that is told all that tools gave back",
+        before='MOST_OF_TOOL if for_agent and role == "tool" else MOST_CHARS',
+        after="MOST_CHARS",
+        test="test_history_has_for_people_what_tools_did_and_little_of_it_for_agents",
+    ),
+    Mutant(
+        "an agent that is told of plans and notices, too",
+        before='item.role not in ("plan", "notice")',
+        after="True",
+        test="test_history_has_for_people_what_tools_did_and_little_of_it_for_agents",
+    ),
+    Mutant(
         "a page of the history that leaves something out",
         before="list(itertools.accumulate((item.at for item in items), max))",
         after="[item.at for item in items]",

@@ -16,6 +16,42 @@ MUTANTS = (
         test="test_a_quiet_session_shows_no_tools",
     ),
     Mutant(
+        "a quiet session whose followers see its tools",
+        before="[] if self._lease.state.is_quiet else [*self._tools.values()]",
+        after="[*self._tools.values()]",
+        test="test_a_quiet_session_shows_no_tools",
+    ),
+    Mutant(
+        "arguments of tools in a chat's live text",
+        before="for_chat=shown if self._goes_to_channel else None",
+        after='for_chat={**shown, "tools": tools} if self._goes_to_channel else None',
+        test="test_those_who_follow_a_session_see_what_its_chat_does_not",
+    ),
+    Mutant(
+        "live text that grows with each tool",
+        before="if len(self._tools) > MOST_TOOLS:",
+        after="if False:",
+        test="test_live_text_of_many_tools_is_bounded",
+    ),
+    Mutant(
+        "live text with the whole of each tool",
+        before="if number >= len(calls) - MOST_WHOLE",
+        after="if True",
+        test="test_live_text_of_many_tools_is_bounded",
+    ),
+    Mutant(
+        "tools that push out of a record what was said",
+        before="most_bytes -= len(orjson.dumps(kept))",
+        after="",
+        test="test_the_tools_of_a_turn_fill_a_part_of_the_record",
+    ),
+    Mutant(
+        "a new process that is told all that tools were given",
+        before='"with": line["input"][:MOST_SHOWN]',
+        after='"with": line["input"]',
+        test="test_a_new_process_is_told_little_of_each_tool",
+    ),
+    Mutant(
         "a message that ends at a limit",
         before="at_ms is None or not attempt.progress.is_silent",
         after="True",
@@ -253,11 +289,9 @@ MUTANTS = (
     ),
     Mutant(
         "a turn that is shown only once it does something",
-        before="await self._lease.turns.show(self._shown(), is_for_chat",
-        after=(
-            "if self._live[1] or self._activity: "
-            "await self._lease.turns.show(self._shown(), is_for_chat"
-        ),
+        before="shown, tools = self._shown(), self._shown_tools()",
+        after="shown, tools = self._shown(), self._shown_tools()\n"
+        "if not self._live[1] and not self._activity:\n    continue",
         test="test_a_cron_job_s_reply_says_so_and_shows_that_it_is_written",
     ),
     Mutant(

@@ -60,11 +60,14 @@ class Viewer:
 
 
 @contextlib.asynccontextmanager
-async def viewing(stack: Stack, session: SessionKey) -> AsyncIterator[Viewer]:
+async def viewing(
+    stack: Stack, session: SessionKey, *, in_chat: bool = False
+) -> AsyncIterator[Viewer]:
     viewer, listens = Viewer(), asyncio.Event()
+    channel = keys.live_of("test", "default") if in_chat else keys.live(session.sid)
 
     async def listen() -> None:
-        async for one in announcements(stack.fleet.scripts.client, keys.live(session.sid)):
+        async for one in announcements(stack.fleet.scripts.client, channel):
             listens.set()
             viewer.raw += [] if one is None else [one]
 
@@ -111,6 +114,69 @@ async def test_a_tool_is_shown_while_it_runs(stack: Stack, directory: Path) -> N
     assert not await stack.fleet.scripts.client.exists(keys.live(session.sid))
 
 
+async def test_those_who_follow_a_session_see_what_its_chat_does_not(
+    stack: Stack, directory: Path
+) -> None:
+    """Arguments and results are for who may read the record; the chat's adapter gets its own."""
+    at_work(stack, directory, activity="names")
+    await stack.start_worker()
+    session = session_in("chat-1")
+    async with (
+        viewing(stack, session) as follower,
+        viewing(stack, session, in_chat=True) as chat,
+    ):
+        accepted = await stack.append("go", channel_id="chat-1")
+        await eventually(lambda: follower.tools)
+        (running,) = follower.live[-1]["tools"]
+        (directory / "one").touch()
+        await eventually(lambda: len(follower.live[-1]["tools"]) == 2)
+        ended, second = follower.live[-1]["tools"]
+        (directory / "two").touch()
+        await stack.outcome(accepted)
+
+    command = '{"command":"deploy [secret]\\n\\u001b[2J now"}'
+    assert running.pop("since_ms") <= second["since_ms"]
+    assert running == {
+        "id": "1",
+        "tool": "Bash",
+        "argument": "deploy [secret] [2J now",
+        "input": command,
+        "output": "",
+        "seconds": None,
+        "is_error": False,
+    }
+    assert (ended["output"], ended["input"]) == ("done with [secret]", command)
+    assert ended["seconds"] >= 0
+    assert chat.tools == ["Bash", "Read"]
+    assert not [one for one in chat.live if "tools" in one]
+
+
+async def test_live_text_of_many_tools_is_bounded(stack: Stack, directory: Path) -> None:
+    body = f"""
+turn()
+for n in range(40):
+    say(type='tool_use', id=str(n), name='Bash', input={{'command': 'x' * 5000}})
+    say(type='tool_result', id=str(n), output='y' * 9000)
+while not os.path.exists('{directory}/one'): time.sleep(0.01)
+say(type='done')
+"""
+    stack.configure({"runtime": "demo", "command": list(script(directory, body))})
+    await stack.start_worker()
+    async with viewing(stack, session_in("alice")) as viewer:
+        accepted = await stack.append("go", channel_id="alice")
+        await eventually(
+            lambda: viewer.live and [one["id"] for one in viewer.live[-1]["tools"]][-1:] == ["39"]
+        )
+        await eventually(lambda: viewer.live[-1]["tools"][-1]["seconds"] is not None)
+        (directory / "one").touch()
+        await stack.outcome(accepted)
+
+    tools = viewer.live[-1]["tools"]
+    assert [tool["id"] for tool in tools] == [str(n) for n in range(20, 40)]
+    assert [tool["id"] for tool in tools if "output" in tool] == ["37", "38", "39"]
+    assert max(map(len, viewer.raw)) < 14_000
+
+
 async def test_a_quiet_session_shows_no_tools(stack: Stack, directory: Path) -> None:
     at_work(stack, directory)
     await stack.start_worker()
@@ -124,7 +190,7 @@ async def test_a_quiet_session_shows_no_tools(stack: Stack, directory: Path) -> 
         (directory / "two").touch()
         await stack.outcome(accepted)
 
-    assert all(one["is_quiet"] for one in viewer.live)
+    assert all(one["is_quiet"] and not one["tools"] for one in viewer.live)
     assert viewer.tools == []
 
 
@@ -152,6 +218,7 @@ async def test_a_secret_reaches_neither_redis_nor_a_viewer(stack: Stack, directo
             await stack.outcome(accepted)
 
     assert event["activity"][0]["argument"] == "deploy [secret] [2J now"
+    assert "[secret]" in event["tools"][0]["input"]
     assert viewer.raw
     assert SECRET.encode() not in b"".join(viewer.raw)
     redis = stack.fleet.scripts.client

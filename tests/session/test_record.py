@@ -10,7 +10,7 @@ import pytest
 
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.errors import ErrorCategory, NotFound
-from remoteclaw.events import AgentRunResult
+from remoteclaw.events import AgentRunResult, PlanStep
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import (
@@ -73,7 +73,9 @@ async def test_who_said_what(agent: Stack) -> None:
         "text": "hello",
     }
     assert (tool["role"], tool["name"], tool["output"]) == ("tool", "look", "seen")
-    assert len(tool["input"]) == 300
+    assert json.loads(tool["input"]) == {"at": "x" * 1000}
+    assert (tool["id"], tool["is_error"], tool["turn"]) == ("1", False, accepted.entry_id)
+    assert asked["at"] <= tool["since_ms"] <= tool["at"]
     assert answer["role"] == "agent"
     assert answer["text"].endswith("hello")
     assert answer["at"] >= asked["at"]
@@ -283,3 +285,40 @@ def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
     assert line["text"].startswith("aaa")
     assert line["text"].endswith("zzz")
     assert "(… 12,000 characters …)" in line["text"]
+
+
+def test_the_tools_of_a_turn_fill_a_part_of_the_record() -> None:
+    calls = tuple(ToolCall("Bash", "i" * 4_000, "o" * 8_000, id=str(n)) for n in range(200))
+    lines = lines_of(turn("go"), (), result(tool_calls=calls), at_ms=1, most_bytes=128 * 1024)
+
+    tools = [line for line in map(json.loads, lines.splitlines()) if line["role"] == "tool"]
+    assert [tool["id"] for tool in tools] == [str(n) for n in range(170, 200)]
+    assert [len(tool["output"]) for tool in tools] == [300] * 28 + [8_000] * 2
+    assert len(lines) < 52 * 1024
+
+
+def test_a_new_process_is_told_little_of_each_tool() -> None:
+    used = result("done", tool_calls=(ToolCall("Bash", "i" * 4_000, "o" * 8_000),))
+
+    notes = digest(lines_of(turn("go"), (), used, at_ms=1))
+
+    assert notes[1] == {"you_used": "Bash", "with": "i" * 300}
+
+
+def test_a_failure_is_recorded_with_what_was_said_of_it_and_what_came_before() -> None:
+    words = "The agent broke down. (abc-1)"
+    failed = replace(
+        result("part"),
+        payloads=(ReplyPayload("part"), ReplyPayload(words, is_error=True, is_ours=True)),
+        error_category=ErrorCategory.DIED,
+    )
+    plan = (PlanStep("look", "completed"), PlanStep("mend", "in_progress"))
+    before = (ReplyPayload("(It is a second try.)"),)
+
+    record = lines_of(turn("go"), (), failed, at_ms=2, said=before, plan=plan)
+
+    _, notice, planned, agent, error = map(json.loads, record.splitlines())
+    assert (notice["role"], notice["text"]) == ("notice", "(It is a second try.)")
+    assert planned["steps"][1] == {"text": "mend", "state": "in_progress"}
+    assert (agent["text"], error["category"], error["text"]) == ("part", "died", words)
+    assert {line["turn"] for line in (notice, planned, agent, error)} == {turn("go").id}

@@ -41,7 +41,8 @@ class Talk:
             "activity": [],
             "plan": [],
         }
-        await self.lease.turns.show({**told, **more}, is_for_chat=True)
+        told |= more
+        await self.lease.turns.show(told, for_chat=told)
 
     async def say(self, text: str, index: int = 0) -> None:
         """Say something while the turn goes on."""

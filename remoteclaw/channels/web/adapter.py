@@ -43,6 +43,7 @@ class WebAdapter:
             "isError": reply.is_error,
             "origin": reply.origin,
             "turn": reply.turn if reply.call is None else None,
+            "usage": reply.usage,
             "card": asdict(reply.card) if reply.card else None,
         }
         event = await self._add(

@@ -1,10 +1,10 @@
 -- Show the answer as far as it has come: the last write wins, and it goes by itself.
 -- keys: state, live, account?
--- args: epoch, text, keep_ms
+-- args: epoch, text, keep_ms, for_chat?
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 if is_full_for('messages') then return 0 end
 redis.call('SET', keys.live, args.text, 'PX', args.keep_ms)
 redis.call('PUBLISH', keys.live, args.text)
-if keys.account then redis.call('PUBLISH', keys.account, args.text) end
+if keys.account then redis.call('PUBLISH', keys.account, args.for_chat) end
 return 1

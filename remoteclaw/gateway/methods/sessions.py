@@ -22,8 +22,12 @@ __all__ = ["HANDLERS", "facts_of", "history_of"]
 
 #: The most sessions that a list looks through.
 MOST_LOOKED_AT = 1000
-#: The longest text of one item of a history, in characters.
-MOST_CHARS = 8000
+#: The longest text of one item of a history, in characters: a little more than a record has.
+MOST_CHARS = 8100
+#: The same of what a tool gave back, for an agent: it reads all that it is told.
+MOST_OF_TOOL = 300
+#: What agents are not told of what is recorded.
+FOR_PEOPLE = ("turn", "id", "argument", "input", "is_error", "since_ms", "seconds", "steps")
 TOOL = "sessions_send"
 NO_ANSWER_YET = (
     "There is no answer yet: sessions_history has it later. The same message again sends nothing."
@@ -58,7 +62,7 @@ def facts_of(view: SessionView) -> dict[str, Any]:
         "id": view.sid,
         "agent": view.key.agent,
         "channel": view.key.provider,
-        "state": view.status,
+        "state": view.shown_status,
         "waiting": view.waiting,
         "last_message_ms": view.last_message_ms,
     }
@@ -66,14 +70,17 @@ def facts_of(view: SessionView) -> dict[str, Any]:
 
 async def _history(call: Call, params: contract.HistoryParams) -> contract.HistoryResult:
     view = await find(call, params.session_key)
-    return history_of(view, await call.fleet.sessions.record(view.sid), params)
+    record = await call.fleet.sessions.record(view.sid)
+    return history_of(view, record, params, for_agent=call.caller is not None)
 
 
 def history_of(
-    view: SessionView, record: bytes, params: contract.HistoryParams
+    view: SessionView, record: bytes, params: contract.HistoryParams, *, for_agent: bool = False
 ) -> contract.HistoryResult:
-    """Return a page of a record."""
-    items = [_item(line) for line in read_lines(record)]
+    """Return a page of a record; an agent is told less of it."""
+    items = [_item(line, for_agent=for_agent) for line in read_lines(record)]
+    if for_agent:
+        items = [item for item in items if item.role not in ("plan", "notice")]
     # A message that came during a turn stands behind its answer, and is older: by when it was
     # answered at the earliest, they are in order.
     moments = list(itertools.accumulate((item.at for item in items), max))
@@ -88,15 +95,18 @@ def history_of(
     )
 
 
-def _item(recorded: Mapping[str, Any]) -> contract.HistoryItem:
+def _item(recorded: Mapping[str, Any], *, for_agent: bool) -> contract.HistoryItem:
+    role = str(recorded.get("role", ""))
     text = str(recorded.get("text") or recorded.get("output") or "")
+    most = MOST_OF_TOOL if for_agent and role == "tool" else MOST_CHARS
     return contract.HistoryItem(
         at=int(recorded.get("at") or 0),
-        role=str(recorded.get("role", "")),
-        text=text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]} …",
+        role=role,
+        text=text if len(text) <= most else f"{text[:most]} …",
         from_=recorded.get("from"),
         from_id=recorded.get("from_id"),
         tool=recorded.get("name"),
+        **({} if for_agent else {name: recorded.get(name) for name in FOR_PEOPLE}),
     )
 
 

@@ -41,7 +41,7 @@ async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
         sid=session.sid,
         agent=session.agent,
         person=session.user,
-        state=view.status if view else "idle",
+        state=view.shown_status if view else "idle",
         is_afresh=opening.is_afresh,
         has_earlier=opening.has_earlier,
     )

@@ -181,9 +181,9 @@ class _PageConnection(Connection):
         """Return a result as JSON."""
         if not isinstance(result, HistoryResult | Earlier):
             return super().payload(result)
-        told, room = result.model_dump(mode="json"), MOST_OF_HISTORY
+        told, room = result.told(), MOST_OF_HISTORY
         for item in reversed(told["items" if "items" in told else "events"]):  # the newest first
-            is_markdown = item.get("role", "assistant") == "assistant" and item.get("text")
+            is_markdown = item.get("role", "agent") == "agent" and item.get("text")
             if is_markdown and (room := room - len(item["text"])) >= 0:
                 item["html"] = html_of(item["text"])
         return orjson.dumps(told)

@@ -169,7 +169,7 @@ async def test_of_a_long_history_the_newest_is_rendered(stack: Stack) -> None:
         accepted = await stack.append("hello")
         sid = accepted.session.sid
         lines = [
-            orjson.dumps({"role": "assistant", "text": f"**{number}** {'x' * 7000}", "at": number})
+            orjson.dumps({"role": "agent", "text": f"**{number}** {'x' * 7000}", "at": number})
             for number in range(1, 31)
         ]
         await stack.fleet.scripts.client.set(keys.record(sid), b"\n".join(lines))

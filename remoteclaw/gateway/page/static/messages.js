@@ -14,7 +14,7 @@ export function item(recorded) {
       el("summary", {}, el("span", { class: "tool", text: recorded.tool ?? "tool" }), " ", el("time", { text: moment(recorded.at) })),
       el("pre", { text: recorded.text })));
   }
-  const isAgent = recorded.role === "assistant";
+  const isAgent = recorded.role === "agent";
   return el("li", { class: `message ${isAgent ? "agent" : "own"}` },
     el("div", { class: "by" },
       el("span", { class: "who", text: isAgent ? "agent" : recorded.from ?? recorded.role }),
