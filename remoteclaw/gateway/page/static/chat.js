@@ -23,7 +23,7 @@ export function chatView(link, conversation = null) {
   async function connected() {
     frame.complain("");
     try {
-      here = await link.call("web.open", { conversation, after: last });
+      here = await link.call("web.open", { conversation, after: last || null });
     } catch (error) {
       frame.complain(error.message);
       if (error.code === "FORBIDDEN") writing.element.hidden = true;
