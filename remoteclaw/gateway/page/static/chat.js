@@ -5,6 +5,7 @@ import { composer } from "./composer.js";
 import { conversationFrame } from "./conversation.js";
 import { el, fill, id, moment, rendered } from "./dom.js";
 import { download, took, written } from "./messages.js";
+import { sessionPanel } from "./session_panel.js";
 
 export function chatView(link, conversation = null) {
   let nowOpen;
@@ -13,7 +14,8 @@ export function chatView(link, conversation = null) {
     send: (message) => link.call("web.send", { conversation, ...message }),
     session: async () => { await isOpen; return here.sessionKey; },
   });
-  const frame = conversationFrame("Chat", { stop: () => link.call("sessions.stop", { sessionKey: here.sessionKey }), below: writing.element });
+  const panel = el("div", { class: "panel" });  // filled as soon as it is known whose chat this is
+  const frame = conversationFrame("Chat", { stop: () => link.call("sessions.stop", { sessionKey: here.sessionKey }), panel, below: writing.element });
   const known = new Map();  // the element of each message, by its id
   const cards = new Map();  // the message that shows a request, by the request's id
   const early = [];  // what was told before it is known whose chat this is
@@ -31,6 +33,7 @@ export function chatView(link, conversation = null) {
     }
     link.own = here.sessionKey.replace(/[^:]*$/, "");
     frame.title.textContent = `Chat with ${here.agent}`;
+    if (!panel.children.length) panel.append(sessionPanel(link, here.sessionKey).element);
     early.splice(0).forEach(happened);
     frame.running(here.state !== "idle");
     nowOpen();

@@ -5,8 +5,8 @@ import { goingOn } from "./tools.js";
 
 const NEAR_PX = 80;
 
-/** Return an empty conversation; `stop()` ends its running turn. */
-export function conversationFrame(name, { stop, below = null }) {
+/** Return an empty conversation; `stop()` ends its running turn, by those who may. */
+export function conversationFrame(name, { stop, mayStop = () => true, panel = null, below = null }) {
   const messages = el("ol", { class: "messages", "aria-label": "Messages" });
   const live = el("div", { class: "live", "aria-live": "off", hidden: true });
   const title = el("h1", { text: name });
@@ -15,7 +15,7 @@ export function conversationFrame(name, { stop, below = null }) {
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
   const scroller = el("div", { class: "scroller", role: "log", "aria-label": "Conversation", tabindex: "0" }, messages, problem, live);
   const element = el("section", { class: "conversation" },
-    el("div", { class: "head" }, title, about, stopping), scroller, below);
+    el("div", { class: "head" }, title, about, stopping, panel), scroller, below);
 
   /** Change it: a person who reads further up is left there, who is at the end stays at the end. */
   function grown(change) {
@@ -36,7 +36,7 @@ export function conversationFrame(name, { stop, below = null }) {
 
   /** Say whether a turn runs. */
   function running(isRunning) {
-    stopping.hidden = !isRunning;
+    stopping.hidden = !isRunning || !mayStop();
     if (!isRunning) hideLive();
   }
 

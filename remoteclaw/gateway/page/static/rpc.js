@@ -30,8 +30,8 @@ export class Link extends EventTarget {
     this.#connect();
   }
 
-  /** Ask the gateway for something; rejects with `Refused`. */
-  call(method, params = {}) {
+  /** Ask the gateway for something; rejects with `Refused`. `beside` stands beside the parameters. */
+  call(method, params = {}, beside = {}) {
     return new Promise((resolve, reject) => {
       if (this.#socket?.readyState !== WebSocket.OPEN) {
         reject(new Refused({ code: "UNAVAILABLE", message: "RemoteClaw is away.", retryable: true }));
@@ -39,7 +39,7 @@ export class Link extends EventTarget {
       }
       const id = `p${this.#ids++}`;
       this.#pending.set(id, { resolve, reject });
-      this.#socket.send(JSON.stringify({ type: "req", id, method, params }));
+      this.#socket.send(JSON.stringify({ type: "req", id, method, params, ...beside }));
     });
   }
 

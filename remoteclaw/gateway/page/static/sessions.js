@@ -1,16 +1,34 @@
-// The list of sessions: what waits for a person first, then by activity.
+// The list of sessions: what waits for a person first, then by activity; searched and filtered.
 
-import { ago, el, fill } from "./dom.js";
+import { ago, count, el, fill } from "./dom.js";
 
 const EVERY_MS = 5000;
+/** How long a person types on, at most, before it is looked for. */
+const TYPING_MS = 250;
+const PAGE = 50;
+const KEPT = "remoteclaw.sessions";
+const STATES = { asks: "waits for a person", running: "works", scheduled: "waits for a worker", idle: "is idle" };
 
 export function sessionsList(link) {
+  const wanted = { query: "", inWords: false, state: "", channel: "", agent: "", ...JSON.parse(sessionStorage.getItem(KEPT) ?? "{}") };
   const list = el("ul", { class: "sessions" });
-  const search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search conversations", oninput: () => look() });
+  const search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search conversations", value: wanted.query, oninput: () => later(TYPING_MS) });
+  const inWords = el("input", { type: "checkbox", checked: wanted.inWords, onchange: look });
+  const state = el("select", { onchange: look }, option("", "any state"), Object.entries(STATES).map(([value, text]) => option(value, text)));
+  const channel = el("select", { onchange: look }), agent = el("select", { onchange: look });
+  const filters = el("details", { class: "filters", open: Boolean(wanted.state || wanted.channel || wanted.agent || wanted.inWords) },
+    el("summary", { text: "Filter" }),
+    el("label", {}, inWords, " in what was said"),
+    [["State", state], ["Channel", channel], ["Agent", agent]].map(([text, select]) => el("label", {}, text, select)));
+  const note = el("p", { class: "notice", role: "status", hidden: true });
+  const more = el("button", { type: "button", hidden: true, onclick: () => { limit += PAGE; look(); } }, "Show more");
   const element = el("div", {},
-    el("a", { class: "new", href: "#/", onclick: newConversation }, "New conversation"), search, list);
-  let timer = null;
-  let shown = "";
+    el("a", { class: "new", href: "#/", onclick: newConversation }, "New conversation"), search, filters, note, list, more);
+  const rows = new Map();
+  let timer = null, limit = PAGE, asked = 0, last = "";
+  state.value = wanted.state;
+  offer(channel, "any channel", [], wanted.channel);
+  offer(agent, "any agent", [], wanted.agent);
 
   function newConversation(event) {
     event.preventDefault();
@@ -19,31 +37,75 @@ export function sessionsList(link) {
 
   async function look() {
     clearTimeout(timer);
+    const own = ++asked;
+    Object.assign(wanted, { query: search.value.trim(), inWords: inWords.checked, state: state.value, channel: channel.value, agent: agent.value });
+    const next = JSON.stringify(wanted);
+    if (next !== last) limit = Math.min(limit, PAGE);
+    last = next;
+    sessionStorage.setItem(KEPT, next);
     try {
-      const [found, waiting] = await Promise.all([
-        link.call("sessions.list", { filter: search.value || null, limit: 200 }),
-        link.call("asks.list"),
-      ]);
-      const asking = new Set(waiting.asks.map((ask) => ask.sessionKey));
-      const sessions = [...found.sessions].sort((one, other) =>
-        asking.has(other.key) - asking.has(one.key) || other.lastMessageMs - one.lastMessageMs);
-      const next = JSON.stringify([sessions, [...asking], link.own]);
-      if (next !== shown) {
-        shown = next;
-        fill(list, sessions.map((session) => row(session, { asks: asking.has(session.key), own: link.own })));
-      }
-    } catch { /* the status line says that it is away */ }
-    timer = setTimeout(() => document.visibilityState === "visible" ? look() : (timer = setTimeout(look, EVERY_MS)), EVERY_MS);
+      const found = await link.call("sessions.search", { ...wanted, state: wanted.state || null, channel: wanted.channel || null, agent: wanted.agent || null, limit });
+      if (own !== asked) return;  // a later look has been asked for
+      show(found);
+    } catch (error) {
+      if (own !== asked) return;
+      if (error.code !== "UNAVAILABLE") say(error.message);  // else the status line says that it is away
+    }
+    // What was said is searched through when it is asked for, and not every few seconds.
+    if (!(wanted.inWords && wanted.query)) later(EVERY_MS);
+  }
+
+  function later(pause) {
+    clearTimeout(timer);
+    timer = setTimeout(() => document.visibilityState === "visible" ? look() : later(EVERY_MS), pause);
+  }
+
+  function show(found) {
+    offer(channel, "any channel", found.channels, wanted.channel);
+    offer(agent, "any agent", found.agents, wanted.agent);
+    const isNarrowed = wanted.query || wanted.state || wanted.channel || wanted.agent;
+    const nothing = found.sessions.length || !isNarrowed ? "" : "Nothing fits. ";
+    say(nothing + (found.searched ? `Only the newest ${count(found.searched)} sessions were searched.` : ""));
+    more.hidden = found.isComplete;
+    const keys = new Set(found.sessions.map((session) => session.key));
+    for (const [key, row] of rows) {
+      if (!keys.has(key)) { row.element.remove(); rows.delete(key); }
+    }
+    let place = list.firstElementChild;
+    for (const session of found.sessions) {
+      if (!rows.has(session.key)) rows.set(session.key, sessionRow());
+      const { element: row, show: draw } = rows.get(session.key);
+      draw(session, link.own);
+      if (row === place) place = place.nextElementSibling;
+      else list.insertBefore(row, place);  // who stays where they are keep the focus
+    }
+  }
+
+  function say(text) {
+    note.hidden = !text;
+    note.textContent = text;
   }
 
   /** Look again soon, however much is told meanwhile. */
   function told({ event }) {
-    if (!["web.event", "session.ask", "session.outcome"].includes(event)) return;
-    clearTimeout(timer);
-    timer = setTimeout(look, 300);
+    if (["web.event", "session.ask", "session.outcome"].includes(event) && !(wanted.inWords && wanted.query)) later(300);
   }
 
+  addEventListener("hashchange", () => rows.forEach((row) => row.mark()));
   return { element, connected: look, told };
+}
+
+function option(value, text) {
+  return el("option", { value, text });
+}
+
+/** Have a select offer what there is, and what is chosen. */
+function offer(select, any, values, chosen) {
+  const wanted = [...new Set([...values, ...(chosen ? [chosen] : [])])].sort();
+  if (select.dataset.offered === wanted.join("\n") && select.options.length) return;
+  select.dataset.offered = wanted.join("\n");
+  fill(select, option("", any), wanted.map((value) => option(value, value)));
+  select.value = chosen;
 }
 
 /** Where a session is shown: one's own conversations to write in, others to read. */
@@ -53,12 +115,33 @@ function placeOf(key, own) {
   return conversation === "_" ? "#/" : `#/c/${conversation}`;
 }
 
-function row(session, { asks, own }) {
-  const states = { running: "works", scheduled: "waits for a worker", idle: "" };
-  const state = asks ? "asks you" : states[session.state] ?? session.state;
-  return el("li", { class: asks ? "asks" : session.state },
-    el("a", { href: placeOf(session.key, own) },
-      el("span", { class: "title", text: session.label ?? session.title ?? session.key }),
-      el("span", { class: "about", text: [session.channel, session.agent, state].filter(Boolean).join(" · ") }),
-      el("time", { text: ago(session.lastMessageMs) })));
+/** Return the row of a session, whose element stays. */
+function sessionRow() {
+  const title = el("span", { class: "title" }), about = el("span", { class: "about" });
+  const at = el("time"), excerpt = el("span", { class: "excerpt", hidden: true });
+  const place = el("a", {}, title, about, at, excerpt);
+  const element = el("li", {}, place);
+  let shown = "";
+
+  function mark() {
+    if (place.getAttribute("href") === (location.hash || "#/")) place.setAttribute("aria-current", "page");
+    else place.removeAttribute("aria-current");
+  }
+
+  function show(session, own) {
+    const next = JSON.stringify([session, ago(session.lastMessageMs), own]);
+    if (next === shown) return;
+    shown = next;
+    const state = session.asks ? "asks you" : session.state === "idle" ? "" : STATES[session.state];
+    element.className = session.asks ? "asks" : session.state;
+    place.href = placeOf(session.key, own);
+    title.textContent = session.label ?? session.title ?? session.key;
+    about.textContent = [session.channel, session.agent, state].filter(Boolean).join(" · ");
+    at.textContent = ago(session.lastMessageMs);
+    excerpt.hidden = !session.excerpt;
+    excerpt.textContent = session.excerpt ? `${session.excerpt.who}: ${session.excerpt.text}` : "";
+    mark();
+  }
+
+  return { element, show, mark };
 }

@@ -1,0 +1,107 @@
+// What is known of a session, and what operators can do about it.
+
+import { archivePanel } from "./archive.js";
+import { count, duration, el, fill, moment } from "./dom.js";
+import { tracePanel } from "./trace.js";
+
+const MODES = {
+  collect: "collect: all that waits is answered in one turn",
+  followup: "followup: each message has a turn of its own",
+  steer: "steer: the agent gets it while it works",
+  interrupt: "interrupt: the running turn is stopped for it",
+};
+
+export function sessionPanel(link, sessionKey) {
+  const facts = el("dl", { class: "facts" });
+  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const done = el("p", { class: "about", role: "status" });
+  const label = el("input", { type: "text", maxlength: "64", name: "label", autocomplete: "off" });
+  const labelling = el("form", { class: "setting", onsubmit: (event) => { event.preventDefault(); act(saveLabel); } },
+    el("label", {}, "Label", label), el("button", { type: "submit" }, "Save"));
+  const mode = el("select", { onchange: () => act(saveMode) });
+  const queueing = el("div", { class: "setting" }, el("label", {}, "While it is busy", mode));
+  const end = el("button", { type: "button", class: "deny", onclick: () => asks(true) }, "End the conversation");
+  const keep = el("button", { type: "button", hidden: true, onclick: () => asks(false) }, "Keep it");
+  const sure = el("button", { type: "button", class: "deny", hidden: true, onclick: () => { asks(false); act(reset); } }, "End it: the next message begins a new one");
+  const ending = el("div", { class: "choices" }, end, keep, sure);
+  const element = el("details", { class: "session-panel", ontoggle: () => element.open && look() },
+    el("summary", { text: "About" }),
+    el("div", { class: "inside" }, facts, labelling, queueing, ending, problem, done,
+      archivePanel(link, sessionKey), tracePanel(link, sessionKey)));
+
+  function asks(isAsked) {
+    end.hidden = isAsked;
+    for (const each of [keep, sure]) each.hidden = !isAsked;
+    (isAsked ? keep : end).focus();
+  }
+
+  async function look() {
+    try {
+      show(await link.call("sessions.show", { sessionKey }));
+    } catch (error) {
+      complain(error.message);
+    }
+  }
+
+  function show(known) {
+    const { queue, usage } = known;
+    fill(facts,
+      fact("Conversation", known.title),
+      fact("Key", el("code", { text: known.key })),
+      fact("Agent", [known.agent, known.model, known.project && `project ${known.project}`].filter(Boolean).join(" · ")),
+      fact("State", [known.state, known.host && `on ${known.host}`, known.waiting && `${count(known.waiting)} waiting`,
+        known.postponedUntilMs && `waits until ${moment(known.postponedUntilMs)} (${known.postponed})`].filter(Boolean).join(" · ")),
+      fact("Last message", moment(known.lastMessageMs)),
+      fact("Started by", known.startedBy && session(known.startedBy)),
+      fact("Has started", known.hasStarted.length ? known.hasStarted.map((key) => el("div", {}, session(key))) : null),
+      fact("Queue", `${MODES[queue.mode]}; ${queue.debounceMs ? `after ${duration(queue.debounceMs)} of quiet` : "at once"}; ${queue.cap ? `at most ${count(queue.cap)}, then ${queue.drop}` : "any number"}`),
+      fact("Usage", usage && `${count(usage.turns)} ${usage.turns === 1 ? "turn" : "turns"} · ${count(usage.inputTokens + usage.cacheWriteTokens + usage.outputTokens)} tokens${usage.costUsd ? ` · $${usage.costUsd.toFixed(2)}` : ""} · ${duration(usage.durationMs)}`));
+    labelling.hidden = !link.scopes.includes("write");
+    queueing.hidden = ending.hidden = !link.scopes.includes("admin");
+    if (document.activeElement !== label) label.value = known.label ?? "";
+    fill(mode, el("option", { value: "", text: "as configured" }), Object.keys(MODES).map((value) => el("option", { value, text: value })));
+    mode.value = queue.own.includes("mode") ? queue.mode : "";
+  }
+
+  async function saveLabel() {
+    const text = label.value.trim();
+    await link.call("sessions.label", { sessionKey, ...(text ? { label: text } : {}) });
+    return text ? `It is called ${text}.` : "It has no label any more.";
+  }
+
+  async function saveMode() {
+    const set = await link.call("sessions.queue", { sessionKey, ...(mode.value ? { mode: mode.value } : { reset: true }) });
+    return `From the next turn on: ${MODES[set.mode]}.`;
+  }
+
+  async function reset() {
+    await link.call("sessions.reset", { sessionKey });
+    return "The conversation has ended, and is kept below.";
+  }
+
+  async function act(what) {
+    complain("");
+    done.textContent = "";
+    try {
+      done.textContent = await what();
+    } catch (error) {
+      complain(error.message);
+    }
+    await look();
+  }
+
+  function complain(words) {
+    problem.hidden = !words;
+    problem.textContent = words;
+  }
+
+  return { element, connected: () => element.open && look() };
+}
+
+function fact(term, value) {
+  return value ? [el("dt", { text: term }), el("dd", {}, value)] : [];
+}
+
+function session(key) {
+  return el("a", { href: `#/s/${encodeURIComponent(key)}`, text: key });
+}

@@ -1,0 +1,38 @@
+// Writing in any session, as an operator: the people in its chat see who has.
+
+import { el, id } from "./dom.js";
+
+/** Return the form; it is shown once it is known that one may. */
+export function sessionWriting(link, sessionKey) {
+  const text = el("textarea", { rows: "2", "aria-label": "Message to this session", placeholder: "Write in this session",
+    onkeydown: (event) => {
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); }
+    },
+    oninput: () => { unsent = null; } });  // other words are another message
+  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const told = el("p", { class: "about", role: "status", text: "The agent and its chat are told that you wrote this on the page. The answer goes to the chat." });
+  const element = el("form", { class: "composer", hidden: true, onsubmit: (event) => { event.preventDefault(); send(); } },
+    problem, told, el("div", { class: "row" }, text, el("button", { type: "submit" }, "Send")));
+  let unsent = null;  // names what is being sent, so that it is sent once however often
+
+  async function send() {
+    if (!text.value.trim() || element.hasAttribute("aria-busy")) return;
+    element.setAttribute("aria-busy", "true");
+    unsent ??= id();
+    problem.hidden = true;
+    try {
+      await link.call("sessions.write", { sessionKey, message: text.value }, { idempotencyKey: unsent });
+      unsent = null;
+      text.value = "";
+      told.textContent = "Sent: it is answered when its turn comes.";
+    } catch (error) {
+      if (!error.retryable) unsent = null;
+      problem.hidden = false;
+      problem.textContent = error.retryable ? `Perhaps not sent: ${error.message} Send it again; it counts once.` : error.message;
+    } finally {
+      element.removeAttribute("aria-busy");
+    }
+  }
+
+  return { element, connected: () => { element.hidden = !link.scopes.includes("admin"); } };
+}

@@ -1,0 +1,118 @@
+"""Sessions on the page, in a real browser: found, read, looked after, and written in."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.inbound import Accepted
+from tests.support.browser import PHONE, launched, logged_in
+from tests.support.doors import opened
+from tests.support.stack import Stack, message
+
+
+@pytest_asyncio.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with launched() as browser:
+        yield browser
+
+
+async def put(stack: Stack, text: str, **fields: Any) -> Accepted:
+    return await stack.fleet.inbound.append(message(text, **fields), agent="main")
+
+
+def row(page: Page, name: str) -> Any:
+    return page.get_by_role("complementary").get_by_role("link", name=re.compile(name))
+
+
+async def test_a_session_is_found_read_looked_after_and_written_in(
+    browser: Browser, stack: Stack
+) -> None:
+    await stack.start_worker()
+    accepted = await put(stack, "find the leak", provider="telegram", channel_id="77", from_="77")
+    await stack.outcome(accepted)
+    await stack.outcome(await put(stack, "something else", channel_id="2"))
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await page.get_by_text("Filter").click()
+        await page.get_by_label("Channel").select_option("telegram")
+        await expect(row(page, "something else")).to_be_hidden()
+        await page.get_by_label("Channel").select_option("any channel")
+        await page.get_by_label("in what was said").check()
+        await page.get_by_label("Search conversations").fill("THE LEAK")
+        await expect(row(page, "something else")).to_be_hidden()
+        await row(page, "find the leak").click()
+        await expect(page.locator(".messages")).to_contain_text("demo agent")
+
+        await page.get_by_text("About", exact=True).click()
+        await page.get_by_label("Label").fill("Plumbing")
+        await page.get_by_role("button", name="Save").click()
+        await expect(page.get_by_text("It is called Plumbing.")).to_be_visible()
+        await page.get_by_label("While it is busy").select_option("steer")
+        await expect(page.get_by_text("From the next turn on: steer")).to_be_visible()
+        await page.get_by_text("Trace").click()
+        await expect(page.locator(".turns li")).to_have_count(1)
+        await expect(page.locator(".steps")).to_contain_text("spawned")
+
+        await page.get_by_label("Message to this session").fill("slow")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".live .text")).to_contain_text("1 2 3")
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.locator(".message").filter(has_text="ada on the page")).to_contain_text(
+            "slow"
+        )
+        await page.get_by_role("button", name="End the conversation").click()
+        await page.get_by_role("button", name="End it").click()
+        await expect(page.get_by_text("The conversation has ended")).to_be_visible()
+        await expect(page.locator(".scroller .message")).to_have_count(0)
+        await page.get_by_text("Ended conversations").click()
+        await page.get_by_text("operator: reset").click()
+        await expect(page.locator(".archive .message").first).to_contain_text("find the leak")
+
+        await page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
+        await page.get_by_text("Trace").scroll_into_view_if_needed()
+        for name in ("html", ".conversation", ".inside"):
+            width = await page.locator(name).evaluate("(element) => element.scrollWidth")
+            assert width <= PHONE["width"], name
+    view = await stack.fleet.sessions.view(accepted.session.sid)
+    assert view
+    assert view.queue
+    assert (view.label, view.queue.mode) == ("Plumbing", "steer")
+    stream: Any = await stack.fleet.scripts.client.xrange(keys.reply_stream("telegram", "default"))
+    replies = [orjson.loads(fields[b"reply"]) for _, fields in stream]
+    assert {reply["origin"] for reply in replies} == {"", "ada on the page: “slow”"}
+
+
+async def test_a_long_list_is_extended_when_it_is_asked_for(browser: Browser, stack: Stack) -> None:
+    """Who reads it keeps the place: what is still there stays the same element."""
+    for number in range(60):
+        await put(stack, f"number {number}.", channel_id=str(number))
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        rows = page.locator(".sessions li")
+        await expect(rows).to_have_count(50)
+        await page.get_by_role("button", name="Show more").click()
+        await expect(rows).to_have_count(60)
+        await expect(page.get_by_role("button", name="Show more")).to_be_hidden()
+        kept = row(page, "number 40\\.")
+        await kept.focus()
+        await put(stack, "number 60.", channel_id="60")
+        await expect(rows.first).to_contain_text("number 60.")
+        await expect(kept).to_be_focused()
+
+
+async def test_who_may_only_read_is_offered_nothing_that_changes(
+    browser: Browser, stack: Stack
+) -> None:
+    accepted = await put(stack, "hello")
+    async with (
+        opened(stack) as door,
+        logged_in(browser, stack, door, scope="read") as page,
+    ):
+        await row(page, "hello").click()
+        await page.get_by_text("About", exact=True).click()
+        await expect(page.get_by_text(str(accepted.session), exact=True)).to_be_visible()
+        for name in ("Save", "End the conversation", "Stop", "Send"):
+            await expect(page.get_by_role("button", name=name)).to_have_count(0)
