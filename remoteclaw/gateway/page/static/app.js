@@ -3,7 +3,8 @@
 import { asksView } from "./asks.js";
 import { chatView } from "./chat.js";
 import { cronView } from "./cron.js";
-import { el, fill } from "./dom.js";
+import { el, fill, heard } from "./dom.js";
+import { drawer } from "./drawer.js";
 import { fleetView } from "./fleet.js";
 import { Link, post } from "./rpc.js";
 import { sessionView } from "./session.js";
@@ -12,7 +13,8 @@ import { sessionsList } from "./sessions.js";
 const link = new Link();
 const status = el("p", { class: "status", role: "status", hidden: true });
 const main = el("main", { id: "main", tabindex: "-1" });
-const aside = el("aside", { "aria-label": "Conversations" });
+const aside = el("aside", { id: "conversations", "aria-label": "Conversations" });
+const menu = drawer(aside, main);
 let view = null;
 let wasConnected = false;
 
@@ -31,13 +33,17 @@ function navigation() {
     links.map(([href, text]) => el("a", { href, text, "data-place": href })));
 }
 
-function route() {
+/** Show the place that the address names; `isFirst` while the page is being opened. */
+function route({ isFirst = false } = {}) {
   const parts = location.hash.replace(/^#\/?/, "").split("/");
   const place = places[parts[0]] ?? places[""];
   view?.close?.();
   view = place.open(parts[0] in places ? parts : [""]);
   document.title = `${place.title} · RemoteClaw`;
   fill(main, view.element);
+  const heading = view.element.querySelector("h1");
+  heading.tabIndex = -1;
+  if (!isFirst) heading.focus();  // who hears or types is at the new place, too
   document.body.dataset.view = parts[0] || "chat";
   for (const each of document.querySelectorAll("nav a")) {
     const isHere = each.dataset.place === `#/${parts[0] === "c" ? "" : parts[0]}`;
@@ -69,22 +75,17 @@ async function logOut() {
 
 function build() {
   const sessions = sessionsList(link);
-  fill(aside, sessions.element);
+  fill(aside, sessions.element,
+    el("div", { class: "foot" }, el("button", { type: "button", class: "quiet", onclick: logOut }, "Log out")));
   fill(document.body,
-    el("a", { class: "skip", href: "#main", text: "To the conversation" }),
+    el("a", { class: "skip", href: "#main", text: "Skip to the content", onclick: (event) => { event.preventDefault(); main.focus(); } }),
     el("header", {},
-      el("button", { class: "menu", type: "button", "aria-label": "Conversations", "aria-expanded": "false",
-        onclick: ({ currentTarget }) => {
-          const isOpen = document.body.toggleAttribute("data-menu");
-          currentTarget.setAttribute("aria-expanded", String(isOpen));
-        } }, "☰"),
+      menu.button,
       el("a", { class: "name", href: "#/", text: "RemoteClaw" }),
-      navigation(),
-      el("button", { type: "button", onclick: logOut }, "Log out")),
-    aside, main, status);
+      navigation()),
+    aside, main, status, heard);
   addEventListener("hashchange", () => {
-    document.body.removeAttribute("data-menu");
-    document.querySelector(".menu")?.setAttribute("aria-expanded", "false");
+    menu.close();
     route();
   });
   link.addEventListener("told", ({ detail }) => {
@@ -103,7 +104,7 @@ function build() {
       Promise.resolve(view?.connected?.()).then(sessions.connected);
     }
   });
-  route();
+  route({ isFirst: true });
   link.start();
 }
 

@@ -71,3 +71,6 @@ export function size(bytes) {
 export function id() {
   return crypto.getRandomValues(new Uint32Array(4)).reduce((text, part) => text + part.toString(16).padStart(8, "0"), "");
 }
+
+/** What is read aloud to those who listen, once. */
+export const heard = el("p", { class: "unseen", role: "status" });

@@ -1,0 +1,64 @@
+"""The page on a phone, without a mouse, and for those who listen to it."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from tests.support.browser import PHONE, launched, logged_in
+from tests.support.doors import opened
+from tests.support.stack import Stack
+
+TOUCH: dict[str, Any] = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
+
+
+@pytest_asyncio.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with launched() as browser:
+        yield browser
+
+
+async def focused(page: Page) -> str:
+    """Return what has the focus, as a person calls it."""
+    about = "document.activeElement.ariaLabel || document.activeElement.textContent"
+    return str(await page.evaluate(about))
+
+
+async def test_who_has_no_mouse_skips_goes_and_arrives(browser: Browser, stack: Stack) -> None:
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        message = page.get_by_label("Message", exact=True)
+        await expect(message).to_be_focused()
+        await page.get_by_role("link", name="Requests").focus()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Requests", exact=True)).to_be_focused()
+        assert await page.title() == "Requests · RemoteClaw"
+        await page.keyboard.press("Shift+Tab")
+        while await focused(page) != "Skip to the content":
+            await page.keyboard.press("Shift+Tab")
+        await expect(page.locator(".skip")).to_be_in_viewport()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("main")).to_be_focused()
+        assert page.url.endswith("#/requests")
+        await page.go_back()
+        await expect(message).to_be_focused()
+
+
+async def test_a_phone_has_its_conversations_in_a_drawer(browser: Browser, stack: Stack) -> None:
+    async with opened(stack) as door, logged_in(browser, stack, door, **TOUCH) as page:
+        drawer, button = page.get_by_role("complementary"), page.locator(".menu")
+        await expect(drawer).to_be_hidden()
+        await button.click()
+        await expect(button).to_have_attribute("aria-expanded", "true")
+        await expect(drawer.get_by_role("link", name="New conversation")).to_be_focused()
+        await page.keyboard.press("Escape")
+        await expect(drawer).to_be_hidden()
+        await expect(button).to_be_focused()
+        await button.click()
+        await expect(drawer.get_by_role("button", name="Log out")).to_be_visible()
+        await page.touchscreen.tap(PHONE["width"] - 10, 400)
+        await expect(drawer).to_be_hidden()
+        await button.click()
+        await drawer.get_by_role("link", name="New conversation").click()
+        await expect(drawer).to_be_hidden()
+        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
