@@ -209,19 +209,22 @@ async def fork_session(fleet: "Fleet", session: str, thread: str | None, user: s
     """Begin a session with a copy of what another one remembers.
 
     The agent's CLI makes the copy with the new session's first turn, where it can; else the new
-    session begins with the record of what was said. Prints the new session's key.
+    session begins with the record of what was said. A turn that runs is no part of the copy.
+    Prints the new session's key.
     """
     from dataclasses import replace
 
     from remoteclaw.runtimes import create_cli_runtime
 
+    view = await _view(fleet, session)
+
     def can_fork(name: str) -> bool:
         try:
-            return create_cli_runtime(name.partition("|")[0]).capabilities.forks
+            can = create_cli_runtime(name.partition("|")[0]).capabilities
         except RemoteClawError:  # of another version
             return False
+        return can.forks and (can.has_points or view.status == "idle")
 
-    view = await _view(fleet, session)
     target = replace(  # one that people talk with, whatever the other one is
         view.key, user=user or view.key.user, thread=thread or view.key.thread, task=None
     )

@@ -46,7 +46,7 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
         (
             ErrorCategory.SESSION_EXPIRED,
             r"no (conversation|session|rollout) found|(conversation|session) not found"
-            r"|requires a valid session id",
+            r"|requires a valid session id|no message found with message\.uuid|turn not found",
         ),
         (
             ErrorCategory.UNFIT_IMAGE,

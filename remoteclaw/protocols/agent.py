@@ -107,6 +107,8 @@ class Capabilities:
     """Whether it tells what a turn cost."""
     forks: bool = False
     """Whether it can begin a conversation as a copy of another."""
+    has_points: bool = False
+    """Whether a copy of one at work can begin at its last finished turn."""
     takes_commands: bool = False
     """Whether a text such as `/compact` is a command of its own."""
     chooses_model: bool = True

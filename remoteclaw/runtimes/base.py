@@ -17,7 +17,7 @@ from remoteclaw.protocols import (
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.programs import find_program
 
-__all__ = ["BaseRuntime", "inherit", "server_environment"]
+__all__ = ["BaseRuntime", "inherit", "parted", "server_environment", "with_point"]
 
 #: The variables that any program may need: places, the user, the network.
 _COMMON = frozenset(
@@ -26,6 +26,10 @@ _COMMON = frozenset(
     "SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE "
     "XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME XDG_RUNTIME_DIR".split()
 )
+
+
+#: Stands in a note before the point.
+_POINT = " @"
 
 
 class BaseRuntime(ABC):
@@ -77,6 +81,17 @@ class BaseRuntime(ABC):
         else:
             process.restore(parked_state)
         return process
+
+
+def with_point(note: str, point: str) -> str:
+    """Return a note with the CLI's name for the end of the last finished turn."""
+    return f"{note}{_POINT}{point}" if point else note
+
+
+def parted(note: str) -> tuple[str, str]:
+    """Return a note and the point that stands in it; a copy begins there."""
+    own, _, point = note.partition(_POINT)
+    return own, point
 
 
 def inherit(

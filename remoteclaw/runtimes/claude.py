@@ -17,9 +17,9 @@ from remoteclaw.errors import AgentUnavailable, classify_error
 from remoteclaw.messages import Image, McpServerConfig
 from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.agent import CliProcess
-from remoteclaw.runtimes.base import BaseRuntime, inherit, server_environment
+from remoteclaw.runtimes.base import BaseRuntime, inherit, parted, server_environment, with_point
 from remoteclaw.runtimes.claude_failure import complaint
-from remoteclaw.runtimes.claude_turn import ClaudePeer, ClaudeTurn, Conversation
+from remoteclaw.runtimes.claude_turn import ID, ClaudePeer, ClaudeTurn, Conversation
 from remoteclaw.runtimes.wire import mapping, text
 
 __all__ = ["ClaudeProcess", "ClaudeRuntime"]
@@ -55,6 +55,7 @@ class ClaudeRuntime(BaseRuntime):
         takes_commands=True,
         reports_cost=True,
         forks=True,
+        has_points=True,
         rules=frozenset(
             ("Bash", "Edit", "Read", "WebFetch", "WebFetch(domain)", "WebSearch", "mcp")
         ),
@@ -105,12 +106,16 @@ class ClaudeRuntime(BaseRuntime):
         argv += [f"--setting-sources={'user,project,local' if spec.trust_workspace else 'user'}"]
         if session_id:
             argv.append(f"--resume={session_id}")
+        noted, point = parted(spec.note)
         if fork:
             argv.append("--fork-session")
+            # Else the copy of a conversation at work has half a turn, and made-up words behind it.
+            if ID.fullmatch(point):
+                argv.append(f"--resume-session-at={point}")
         if fork or not session_id:
             argv.append(f"--session-id={fresh_id}")
         # Without --model, a resumed claude takes the model's name without its [1m] suffix.
-        noted = spec.note.removeprefix(PLANNING)
+        noted = noted.removeprefix(PLANNING)
         if model := spec.model or (noted if _MODEL.fullmatch(noted) else ""):
             argv += ["--model", model]
         if not spec.inherit_mcp:
@@ -145,6 +150,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         super().__init__(pipes, self._peer)
         self._spec = spec
         self._conversation = Conversation(session_id)
+        _, self._conversation.point = parted(spec.note)
 
     @property
     def session_id(self) -> str | None:
@@ -153,13 +159,15 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
 
     @property
     def note(self) -> str:
-        """The model that claude has named, and whether it plans; the next process goes on so.
+        """The model that claude has named, whether it plans, and where its last turn ended.
 
         A model that it was asked for by name is not its own choice, which the note before has.
         """
-        chosen, own = self._spec.note.removeprefix(PLANNING), self._conversation.model
+        before, _ = parted(self._spec.note)
+        chosen, own = before.removeprefix(PLANNING), self._conversation.model
         model = chosen if self._spec.model else own
-        return f"{PLANNING if self._conversation.is_planning else ''}{model}"
+        note = f"{PLANNING if self._conversation.is_planning else ''}{model}"
+        return with_point(note, self._conversation.point)
 
     # -- coming and going ----------------------------------------------------------------------
 
@@ -204,6 +212,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
             "session_id": self._conversation.session_id,
             "model": self._conversation.model,
             "is_planning": self._conversation.is_planning,
+            "point": self._conversation.point,
             "last_request": self._peer.last_id,
             "cost_so_far": self._conversation.cost,
         }
@@ -213,6 +222,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         self._conversation.session_id = state["session_id"]
         self._conversation.model = state["model"]
         self._conversation.is_planning = state["is_planning"]
+        self._conversation.point = state["point"]
         self._peer.last_id = state["last_request"]
         self._conversation.cost = state["cost_so_far"]
 

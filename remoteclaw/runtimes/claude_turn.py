@@ -29,14 +29,15 @@ from remoteclaw.runtimes.claude_text import AnswerReading
 from remoteclaw.runtimes.questions import questions_of
 from remoteclaw.runtimes.wire import Lines, count, mapping, text
 
-__all__ = ["ClaudePeer", "ClaudeTurn", "Conversation"]
+__all__ = ["ID", "ClaudePeer", "ClaudeTurn", "Conversation"]
 
 #: The last block of text of every message. Claude takes only the last block for a person's typing,
 #: in which it replaces `@/any/file` by the file, whatever the agent is allowed to read, and takes
 #: `/name` for a command.
 CLOSING = "(End of the message.)"
-#: The ids of claude's conversations. Nothing else goes into Redis and onto command lines as one.
-_SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+#: The ids of claude's conversations and of the messages in them. Nothing else goes into Redis and
+#: onto command lines as one.
+ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 #: The tool by which claude asks a person.
 QUESTION = "AskUserQuestion"
 #: The tool by which claude shows its plan, to leave plan mode. It enters that mode unasked.
@@ -97,6 +98,8 @@ class Conversation:
         """The cost of the process so far, in US dollars."""
         self.is_planning = False
         """Whether claude is in plan mode."""
+        self.point = ""
+        """The id of the last message of the last finished turn: a copy begins there."""
         self.failures = Failures()
         self.plan = Plan()
 
@@ -110,7 +113,7 @@ class Conversation:
 
     def keep_session_id(self, session_id: str) -> None:
         """Keep the id that claude gives the conversation."""
-        if _SESSION_ID.fullmatch(session_id):
+        if ID.fullmatch(session_id):
             self.session_id = session_id
         elif session_id:
             log.warning("claude named a conversation in a way that is no id, and is not believed")
@@ -140,6 +143,8 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         """The result of the earlier answers of this turn."""
         self._steered: dict[str, str] = {}
         """Messages that joined and were not taken up yet: their keys, by id."""
+        self._last = conversation.point
+        """The id of the last message that claude has written."""
 
     async def ask(self, parts: list[dict[str, Any]]) -> None:
         """Send the turn's message."""
@@ -227,6 +232,8 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             case "result":
                 events += self._take_result(message)
             case _:
+                if message.get("type") == "assistant" and not message.get("parent_tool_use_id"):
+                    self._last = text(message.get("uuid"))
                 if said := self._answer.read(message):
                     # A message that joined is repeated only behind what answers it.
                     events += [*self._taken_up(self._answer.message_id), *said]
@@ -245,6 +252,8 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         events = self._taken_up(self._answer.message_id)
         aborted = text(message.get("terminal_reason")).startswith("aborted")
         failure, answer = self._failure(message, aborted), self._answer.text
+        if not (failure or aborted):
+            self._conversation.point = self._last
         if failure:
             events.append(failure)
         elif not answer and not aborted and (answer := text(message.get("result"))):

@@ -19,7 +19,7 @@ from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
 from remoteclaw.messages import Image, McpServerConfig
 from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.agent import CliProcess
-from remoteclaw.runtimes.base import BaseRuntime, inherit, server_environment
+from remoteclaw.runtimes.base import BaseRuntime, inherit, parted, server_environment, with_point
 from remoteclaw.runtimes.codex_turn import CodexTurn, deny, tokens_of
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import mapping, text
@@ -60,6 +60,7 @@ class CodexRuntime(BaseRuntime):
         steers=True,
         explains_denial=False,
         forks=True,
+        has_points=True,
         rules=frozenset(("Bash", "Edit", "mcp")),
         tested="0.169.0",
     )
@@ -141,6 +142,8 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         """Tokens of the whole thread so far."""
         self._prompt = ""
         """The hash of the prompt that the thread began with, if it was told no other one."""
+        self._point = ""
+        """The id of the last finished turn: a copy begins behind it."""
 
     @property
     def session_id(self) -> str | None:
@@ -149,8 +152,8 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
 
     @property
     def note(self) -> str:
-        """Which prompt the thread knows: another process needs not repeat it."""
-        return self._prompt
+        """Which prompt the thread knows, which is not told again, and its point."""
+        return with_point(self._prompt, self._point)
 
     # -- coming and going ----------------------------------------------------------------------
 
@@ -168,8 +171,12 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         await self._peer.notify("initialized")
         self._account = await self._peer.request("account/read", {"refreshToken": False})
         params = _thread(spec, run_dir)
+        known = ""
         if session_id:
             params |= {"threadId": session_id, "excludeTurns": True}
+            known, self._point = parted(spec.note)
+            if fork and self._point:  # else a thread at work is copied with half a turn
+                params["lastTurnId"] = self._point
             way = "thread/fork" if fork else "thread/resume"
             second = await self._peer.request(way, params)
         else:
@@ -185,7 +192,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         except TimeoutError:
             log.warning("codex's MCP servers were not ready after %d s", MCP_START_S)
         prompt = hashlib.sha256(spec.system_prompt.encode("utf-8", "replace")).hexdigest()[:16]
-        if session_id is None or prompt == spec.note:
+        if session_id is None or prompt == known:
             self._prompt = prompt
         else:
             await self._instruct(spec.system_prompt)
@@ -226,6 +233,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         return {
             "thread": self._thread,
             "note": self._prompt,
+            "point": self._point,
             "last_id": self._peer.last_id,
             "used": self._used,
         }
@@ -234,6 +242,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         """Go on where another worker left off."""
         self._thread = state["thread"]
         self._prompt = state["note"]
+        self._point = state["point"]
         self._peer.last_id = state["last_id"]
         self._used = dict(state["used"])
 
@@ -265,6 +274,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
 
     def _end(self, turn: CodexTurn) -> None:
         self._used = turn.used
+        self._point = turn.point or self._point
 
     def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
         """Return a message as codex wants it."""

@@ -79,6 +79,8 @@ class CodexTurn(CliTurn[RpcMessage]):
         self._request = request
         self._started = asyncio.Event()
         self._turn = ""
+        self.point = ""
+        """The turn's id, once it has ended well."""
         self._before = self.used = used
         self._readable = readable
         self._unasked = unasked
@@ -287,6 +289,8 @@ class CodexTurn(CliTurn[RpcMessage]):
         elif aborted and self._given_up:
             aborted = False
             events.append(replace(self._given_up, ends_agent=is_unfit))
+        if not (events or aborted):
+            self.point = text(turn.get("id"))
         return [*events, DoneEvent(self.result(aborted=aborted), ends_agent=is_unfit)]
 
     def result(self, *, aborted: bool = False) -> AgentRunResult:

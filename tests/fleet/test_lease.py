@@ -652,7 +652,7 @@ async def test_a_turn_that_is_begun_again_works_where_it_was(fleet: Fleet) -> No
 
 
 async def test_a_copy_of_a_conversation_is_in_its_project(fleet: Fleet) -> None:
-    lease, accepted = await begun(fleet)
+    lease, accepted = await idle(fleet)
     await lease.remember("claude|/web", "of-the-cli")
     await fleet.sessions.bind(accepted.session, "web")
     copy = replace(accepted.session, thread="t")

@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a copy of claude's with half a turn",
+        before="if ID.fullmatch(point):",
+        after="if False:",
+        test="test_forks.py::test_a_copy_of_a_session_at_work_begins_at_its_last_finished_turn[claude]",
+    ),
+    Mutant(
+        "a copy of codex' with half a turn",
+        before="if fork and self._point:",
+        after="if False:",
+        test="test_forks.py::test_a_copy_of_a_session_at_work_begins_at_its_last_finished_turn[codex]",
+    ),
+    Mutant(
         "instructions that are lost behind a command",
         before="if not turn.has_failed and not turn.is_command:",
         after="if not turn.has_failed:",

@@ -18,6 +18,12 @@ def _unfenced(script: str) -> Mutant:
 
 MUTANTS = (
     Mutant(
+        "a copy of a conversation in its first turn",
+        before="if id and (not running or finished) then",
+        after="if id then",
+        test="test_a_session_in_its_first_turn_has_nothing_to_copy",
+    ),
+    Mutant(
         "a reaction to a message that is gone",
         before="return 'gone' end\nend",
         after="return 'here' end\nend",

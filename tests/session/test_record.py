@@ -28,6 +28,7 @@ from tests.support.agents import AgentCli
 from tests.support.bridges import script
 from tests.support.cli import refused, run
 from tests.support.conversations import answered
+from tests.support.leases import begun
 from tests.support.stack import Stack, message, said
 
 ALICE = {"from": "alice", "from_id": "alice"}
@@ -160,6 +161,19 @@ async def test_a_session_that_is_there_is_no_copy(agent: Stack) -> None:
 
     with pytest.raises(NotFound, match="is there already"):
         await agent.fleet.sessions.fork(view, other.session, [])
+
+
+async def test_a_session_in_its_first_turn_has_nothing_to_copy(stack: Stack) -> None:
+    lease, accepted = await begun(stack.fleet)
+    await lease.remember("claude|/work", "an id")
+    view = await stack.fleet.sessions.view(accepted.session.sid)
+    assert view is not None
+    copy = replace(accepted.session, thread="what if")
+
+    with pytest.raises(NotFound, match="has no conversation that could be copied"):
+        await stack.fleet.sessions.fork(view, copy, [*view.session_ids])
+    await lease.turns.finish("done", reply=[])
+    await stack.fleet.sessions.fork(view, copy, [*view.session_ids])
 
 
 async def test_the_real_claude_begins_with_a_copy(stack: Stack, claude: AgentCli) -> None:

@@ -5,10 +5,12 @@
 -- → forked | exists | nothing
 if redis.call('EXISTS', keys.new_state, keys.new_map, keys.new_record) > 0 then return 'exists' end
 local record = redis.call('GET', keys.record)
+local running, finished = unpack(redis.call('HMGET', keys.state, 'turn', 'finished_turn'))
 local copied = 0
 for _, name in ipairs(args.names) do
   local id = redis.call('HGET', keys.session_map, name)
-  if id then
+  -- In its first turn, there is nothing yet that could be copied.
+  if id and (not running or finished) then
     local marked = string.sub(id, 1, #args.mark) == args.mark and id or args.mark .. id
     redis.call('HSET', keys.new_map, name, marked)
     copied = copied + 1
