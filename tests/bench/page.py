@@ -135,7 +135,8 @@ async def _lists(
     assert len(found) == SESSIONS
 
     async def listed() -> None:
-        assert len((await client.call("sessions.list", {"limit": SESSIONS}))["sessions"]) > 400
+        told = await client.call("sessions.search", {"limit": SESSIONS})
+        assert len(told["sessions"]) > 400
 
     async def bare() -> None:
         pipeline = redis.pipeline(transaction=False)
@@ -146,10 +147,10 @@ async def _lists(
     measured = await by_turns(listed, bare, rounds)
     started = time.perf_counter()
     async with logged_in(browser, stack, door) as page:
-        await expect(page.locator(".sessions > li").nth(100)).to_be_attached()
+        await expect(page.locator(".sessions > li").nth(40)).to_be_attached()
         took_ms = (time.perf_counter() - started) * 1000
     name = f"{SESSIONS} sessions: list"
-    figure = Figure(f"page: from the link to a list of {SESSIONS}", took_ms, "ms", "")
+    figure = Figure(f"page: from the link to the newest of {SESSIONS} sessions", took_ms, "ms", "")
     return (name, "bare HGETALLs", *measured, ""), figure
 
 
