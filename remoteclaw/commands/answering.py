@@ -189,9 +189,16 @@ async def carry_out_changes(fleet: Fleet, home: Home) -> None:
 
 
 async def answer_as_operator(
-    fleet: Fleet, home: Home, config: Config, id_: str, verdict: Verdict, words: str = ""
+    fleet: Fleet,
+    home: Home,
+    config: Config,
+    id_: str,
+    verdict: Verdict,
+    words: str = "",
+    *,
+    name: str = "the operator",
 ) -> Told:
-    """Answer a request on behalf of who runs the installation.
+    """Answer a request on behalf of who runs the installation, as `name`.
 
     Words that are numbers of choices stand for these. Raises `NotFound`.
     """
@@ -205,7 +212,7 @@ async def answer_as_operator(
         request,
         verdict,
         by=OPERATOR,
-        name="the operator",
+        name=name,
         is_owner=True,
         words=words,
     )
@@ -420,10 +427,9 @@ async def _named(asked: Asked) -> tuple[str, str]:
 
 
 def _words(request: Request, answer: Answered) -> str:
-    name = "the operator" if answer.by == OPERATOR else answer.name
     at = time.strftime("%H:%M", time.localtime(answer.at_ms / 1000))
     why = f" “{one_line(answer.words, most=300)}”" if answer.words else ""
     done = (DONE_WITH_PLAN if request.is_plan else DONE)[answer.verdict]
     if request.is_question and answer.verdict == "deny":
         done = LEFT_OPEN
-    return done.format(name=name, at=at, why=why)
+    return done.format(name=answer.name, at=at, why=why)

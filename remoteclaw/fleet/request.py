@@ -163,6 +163,8 @@ class Request:
     """Whether it is a plan that the agent wants to go on with."""
     offers_edits: bool = False
     """Whether changes of files can be allowed with it."""
+    is_again: bool = False
+    """Whether it may have been done already, by an attempt that was cut off."""
     state: State = "open"
     asked_ms: int = 0
     shown: str = ""
@@ -218,6 +220,13 @@ class Request:
         return orjson.dumps(told)  # a place is a table
 
     @property
+    def kind(self) -> Literal["tool", "question", "plan", "change"]:
+        """What is asked for."""
+        if self.change:
+            return "change"
+        return "plan" if self.is_plan else "question" if self.is_question else "tool"
+
+    @property
     def offered(self) -> tuple[tuple[str, str], ...]:
         """The answers that can be chosen, each with its label: plain chats number them."""
         if self.is_plan:
@@ -248,6 +257,7 @@ class Request:
 _KEPT = (
     *("turn", "tool", "what", "where", "deliver", "people"),
     *("is_question", "choices", "is_multiple", "before", "is_plan", "offers_edits", "chat"),
+    "is_again",
 )
 
 

@@ -1,5 +1,6 @@
 """Requests to people, from the side of the turn that asks."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import orjson
@@ -46,7 +47,8 @@ class TurnAsks:
         has to say that it may have been done before; and "full" if too many wait.
         """
         sid = self._lease.sid
-        names, args = record_args(request, shown, keep_ms=keep_ms)
+        asked = replace(request, is_again=is_again)
+        names, args = record_args(asked, shown, keep_ms=keep_ms)
         told, name = await self._lease.run_fenced(
             "ask",
             {**names, "rules": keys.rules(sid), "grants": keys.grants(sid)},

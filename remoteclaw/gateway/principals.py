@@ -27,6 +27,11 @@ class Operator:
     credential: str
     """Identifies the token: a connection lives no longer than its own."""
 
+    @property
+    def known_as(self) -> str:
+        """What others are told who it was: a token of the state directory is nobody's own."""
+        return self.name if "/" in self.credential else "the operator"
+
     def has(self, scope: Scope) -> bool:
         """Whether the token's scope is this one or includes it."""
         return scope in _INCLUDES[self.scope]

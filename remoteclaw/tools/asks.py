@@ -6,7 +6,7 @@ from pydantic import Field
 
 from remoteclaw.tools.base import Id, Method, Params, Result
 
-__all__ = ["METHODS"]
+__all__ = ["METHODS", "Ask", "AsksResult"]
 
 
 class AsksParams(Params):
@@ -32,9 +32,21 @@ class Answered(Result):
     by: str
     """CHANNEL:ID, or operator."""
     name: str
+    """What they are called; of an operator with a token of their own, its name."""
     at_ms: int
     words: str
     """The reason of a denial, or the answer to a question."""
+
+
+class ChangeAsked(Result):
+    """A change of the configuration that is asked for; `what` is its diff."""
+
+    host: str
+    """The host whose file it changes."""
+    changed: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+    became: str
+    """What became of it, in words; empty until something has."""
 
 
 class Ask(Result):
@@ -43,9 +55,16 @@ class Ask(Result):
     id: str
     session_key: str
     agent: str
+    kind: Literal["tool", "question", "plan", "change"]
+    """What is wanted: to use a tool, an answer, to go on with a plan (Markdown), or to change the
+    configuration."""
     tool: str
     what: str
     """What would be done, as people are shown it; `asks.show` leaves nothing of it out."""
+    is_cut: bool
+    """Whether the middle of that is left out here."""
+    is_again: bool
+    """Whether it may have been done already, by an attempt that was cut off."""
     is_question: bool
     """Whether words answer it."""
     choices: tuple[str, ...] = ()
@@ -54,8 +73,13 @@ class Ask(Result):
     """Whether several of them can be chosen."""
     offered: tuple[tuple[str, str], ...]
     """The answers that can be chosen, each with its label: a verdict, or the number of a choice."""
+    change: ChangeAsked | None = None
     where: str
     """The directory that it would be done in."""
+    chat: str | None = None
+    """The chat where people are asked, if that is not the conversation itself."""
+    unshown: str | None = None
+    """Why that chat does not show it."""
     people: tuple[str, ...]
     """On whose behalf, each as CHANNEL:ID."""
     state: str
@@ -66,6 +90,8 @@ class Ask(Result):
 
 
 class AsksResult(Result):
+    """What `asks.list` has found."""
+
     asks: tuple[Ask, ...]
     """Oldest first."""
 

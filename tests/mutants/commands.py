@@ -119,8 +119,8 @@ MUTANTS = (
     ),
     Mutant(
         "an operator's denial without its reason",
-        before='name="the operator", is_owner=True, words=words,',
-        after='name="the operator", is_owner=True,',
+        before="name=name, is_owner=True, words=words,",
+        after="name=name, is_owner=True,",
         test="test_a_request_that_is_closed_is_found_with_who_has_answered",
     ),
     Mutant(

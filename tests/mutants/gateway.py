@@ -10,6 +10,18 @@ MUTANTS = (
         test="test_behind_something_that_encrypts_the_cookie_is_sent_encrypted_alone",
     ),
     Mutant(
+        "an answer on the page that is nobody's",
+        before='return self.name if "/" in self.credential else "the operator"',
+        after='return "the operator"',
+        test="test_each_kind_of_request_is_told_with_what_it_needs",
+    ),
+    Mutant(
+        "a plan that is shown as it stands in its file",
+        before='ask["kind"] == "plan" and len(ask["what"]) <= MOST_RENDERED',
+        after="False",
+        test="test_each_kind_of_request_is_told_with_what_it_needs",
+    ),
+    Mutant(
         "a card for which there is nobody",
         before='if request.deliver != "channel" or not can_be_asked(call.config, session):',
         after="if False:",

@@ -434,6 +434,7 @@ async def test_what_may_have_run_already_is_asked_anew_and_says_so(agent: Stack)
     await task
 
     assert again.id != request.id
+    assert (request.is_again, again.is_again) == (False, True)
     assert ["may have been done already" in card for card in await cards(agent)] == [False, True]
     assert "touch x no" in said(await agent.outcome(accepted))
 

@@ -142,7 +142,13 @@ async def put_request(
 
 
 async def put_in(
-    asks: TurnAsks, accepted: Accepted, *, tool: str, what: str, choices: Sequence[str] = ()
+    asks: TurnAsks,
+    accepted: Accepted,
+    *,
+    tool: str,
+    what: str,
+    choices: Sequence[str] = (),
+    is_plan: bool = False,
 ) -> Request:
     """Make a request in a turn that runs; with `choices`, a question that takes several."""
     request = Request(
@@ -157,6 +163,8 @@ async def put_in(
         is_question=bool(choices),
         choices=choices,
         is_multiple=bool(choices),
+        is_plan=is_plan,
+        offers_edits=is_plan,
     )
     told = await asks.ask(
         request,

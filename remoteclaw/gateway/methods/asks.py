@@ -20,12 +20,18 @@ async def _list(call: Call, params: contract.AsksParams) -> contract.AsksResult:
 async def _show(call: Call, params: contract.AskParams) -> contract.Ask:
     asks = call.fleet.asks
     found = await asks.named(params.id)
-    return shown(replace(found, what=await asks.whole(found)))
+    return shown(replace(found, what=await asks.whole(found)), is_whole=True)
 
 
 async def _answer(call: Call, params: contract.AnswerParams) -> contract.AnswerResult:
     told = await answer_as_operator(
-        call.fleet, call.home, call.config, params.id, params.verdict, params.reason
+        call.fleet,
+        call.home,
+        call.config,
+        params.id,
+        params.verdict,
+        params.reason,
+        name=call.operator.known_as,
     )
     return contract.AnswerResult(counts=told.counts, detail=told.text)
 

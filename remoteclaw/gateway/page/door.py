@@ -26,6 +26,7 @@ from remoteclaw.gateway.page.chats import CHANNEL
 from remoteclaw.gateway.page.html import html_of
 from remoteclaw.host.tokens import digest
 from remoteclaw.messages import DEFAULT_ACCOUNT
+from remoteclaw.tools.asks import Ask, AsksResult
 from remoteclaw.tools.catalog import Params, Result
 from remoteclaw.tools.sessions import HistoryResult
 from remoteclaw.tools.web import Earlier
@@ -179,6 +180,8 @@ class _PageConnection(Connection):
 
     def payload(self, result: Result) -> bytes:
         """Return a result as JSON."""
+        if isinstance(result, AsksResult | Ask):
+            return self._asks(result)
         if not isinstance(result, HistoryResult | Earlier):
             return super().payload(result)
         told, room = result.told(), MOST_OF_HISTORY
@@ -188,11 +191,28 @@ class _PageConnection(Connection):
                 item["html"] = html_of(item["text"])
         return orjson.dumps(told)
 
+    def _asks(self, result: AsksResult | Ask) -> bytes:
+        """Return requests as JSON."""
+        told, room = orjson.loads(super().payload(result)), MOST_OF_HISTORY
+        for ask in told.get("asks", [told]):
+            if (room := room - len(ask["what"])) >= 0:
+                _render_plan(ask)
+        return orjson.dumps(told)
+
     def tell(self, event: str, payload: dict[str, Any], *, may_be_missed: bool = False) -> None:
         """Queue an event for sending."""
         if isinstance(text := payload.get("text"), str) and len(text) <= MOST_RENDERED:
             payload = {**payload, "html": _rendered(text)}
+        if event == "session.ask":
+            payload = _render_plan(payload)
         super().tell(event, payload, may_be_missed=may_be_missed)
+
+
+def _render_plan(ask: dict[str, Any]) -> dict[str, Any]:
+    """Add the HTML of a plan, which is Markdown, to a request as it is told; return it."""
+    if ask["kind"] == "plan" and len(ask["what"]) <= MOST_RENDERED:
+        ask["html"] = _rendered(ask["what"])
+    return ask
 
 
 #: All who follow a session are told the same.

@@ -1,9 +1,9 @@
 // The page: who is logged in, what is shown, and what the gateway tells.
 
-import { asksView } from "./asks.js";
+import { OpenAsks, asksView } from "./asks.js";
 import { chatView } from "./chat.js";
 import { cronView } from "./cron.js";
-import { el, fill, heard } from "./dom.js";
+import { count, el, fill, heard } from "./dom.js";
 import { drawer } from "./drawer.js";
 import { fleetView } from "./fleet.js";
 import { Link, post } from "./rpc.js";
@@ -11,10 +11,13 @@ import { sessionView } from "./session.js";
 import { sessionsList } from "./sessions.js";
 
 const link = new Link();
+const asks = new OpenAsks(link);
 const status = el("p", { class: "status", role: "status", hidden: true });
 const main = el("main", { id: "main", tabindex: "-1" });
 const aside = el("aside", { id: "conversations", "aria-label": "Conversations" });
 const menu = drawer(aside, main);
+const badge = el("span", { class: "badge", hidden: true });
+let title = "";
 let view = null;
 let wasConnected = false;
 
@@ -22,7 +25,7 @@ const places = {
   "": { title: "Chat", open: () => chatView(link) },
   c: { title: "Chat", open: (parts) => chatView(link, parts[1]) },
   s: { title: "Session", open: (parts) => sessionView(link, decodeURIComponent(parts[1])) },
-  requests: { title: "Requests", open: () => asksView(link) },
+  requests: { title: "Requests", open: () => asksView(link, asks) },
   cron: { title: "Cron", open: () => cronView(link) },
   fleet: { title: "Fleet", open: () => fleetView(link) },
 };
@@ -30,8 +33,18 @@ const places = {
 function navigation() {
   const links = [["#/", "Chat"], ["#/requests", "Requests"], ["#/cron", "Cron"], ["#/fleet", "Fleet"]];
   return el("nav", { "aria-label": "Main" },
-    links.map(([href, text]) => el("a", { href, text, "data-place": href })));
+    links.map(([href, text]) => el("a", { href, "data-place": href }, text, href === "#/requests" ? badge : null)));
 }
+
+/** Say on every view how many requests wait. */
+function entitle() {
+  const open = asks.list.length;
+  badge.hidden = !open;
+  badge.textContent = count(open);
+  badge.parentElement?.setAttribute("aria-label", open ? `Requests, ${count(open)} open` : "Requests");
+  document.title = `${open ? `(${count(open)}) ` : ""}${title} · RemoteClaw`;
+}
+asks.addEventListener("change", entitle);
 
 /** Show the place that the address names; `isFirst` while the page is being opened. */
 function route({ isFirst = false } = {}) {
@@ -39,7 +52,8 @@ function route({ isFirst = false } = {}) {
   const place = places[parts[0]] ?? places[""];
   view?.close?.();
   view = place.open(parts[0] in places ? parts : [""]);
-  document.title = `${place.title} · RemoteClaw`;
+  title = place.title;
+  entitle();
   fill(main, view.element);
   const heading = view.element.querySelector("h1");
   heading.tabIndex = -1;

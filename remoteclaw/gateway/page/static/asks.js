@@ -1,44 +1,118 @@
 // What agents ask people for, wherever they work.
 
-import { card } from "./cards.js";
+import { body, choices, deadline, headline, outcome } from "./cards.js";
 import { ago, el, fill } from "./dom.js";
 
 /** Only who follows a session is told of its requests, and this is about all: it looks by itself. */
 const EVERY_MS = 2000;
 
-export function asksView(link) {
-  const list = el("ul", { class: "asks" });
-  const timer = setInterval(look, EVERY_MS);
-  let shown = null;
-  const element = el("section", {}, el("h1", { text: "Requests" }), list);
+/** The requests that can be answered. It dispatches `change` when they are others. */
+export class OpenAsks extends EventTarget {
+  #link;
+  #timer = null;
+  #known = "";
+  list = [];
 
-  async function look() {
-    const { asks } = await link.call("asks.list").catch(() => ({}));
-    if (!asks) return;  // what was there may still be
-    const ids = asks.map((ask) => ask.id).join();
-    if (ids === shown) return;  // words that a person has begun to write stay
-    shown = ids;
-    fill(list, asks.length ? asks.map(row) : el("li", { class: "notice", text: "Nothing waits for you." }));
+  constructor(link) {
+    super();
+    this.#link = link;
+    link.addEventListener("told", ({ detail }) => detail.event === "session.ask" && this.look());
+    link.addEventListener("state", ({ detail }) => detail === "connected" && this.look());
   }
 
-  function row(ask) {
-    const done = el("p", { class: "done", role: "status", hidden: true });
-    return el("li", { class: "ask" },
-      el("h2", { text: `${ask.agent} wants to use ${ask.tool}` }),
-      el("p", { class: "about" }, el("a", { href: `#/s/${encodeURIComponent(ask.sessionKey)}`, text: ask.sessionKey }), ` · ${ago(ask.askedMs)} · ${ask.where}`),
-      el("pre", { tabindex: "0", text: ask.what }),
-      card({ choices: ask.offered }, async (choice, words) => {
-        const told = await link.call("asks.answer", { id: ask.id, ...answerOf(choice, words) });
-        done.hidden = false;
-        done.textContent = told.detail;
-      }), done);
+  async look() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.look(), EVERY_MS);
+    const { asks } = await this.#link.call("asks.list").catch(() => ({}));
+    const known = JSON.stringify(asks);
+    if (!asks || known === this.#known) return;  // what was there may still be
+    this.#known = known;
+    this.list = asks;
+    this.dispatchEvent(new Event("change"));
   }
-
-  return { element, connected: look, told: ({ event }) => event === "session.ask" && look(), close: () => clearInterval(timer) };
 }
 
-/** Return what is answered by a choice: those of a question are numbered. */
-function answerOf(choice, words) {
-  if (/^\d+$/.test(choice)) return { verdict: "words", reason: choice };
-  return { verdict: choice, reason: ["deny", "words"].includes(choice) ? words : "" };
+export function asksView(link, open) {
+  const list = el("ul", { class: "asks" });
+  const notice = el("p", { class: "notice", text: "Nothing waits for you." });
+  const items = new Map();
+
+  function look() {
+    const waiting = new Set(open.list.map((ask) => ask.id));
+    for (const ask of open.list) {
+      if (!items.has(ask.id)) {
+        items.set(ask.id, askItem(link, ask, { tag: "li" }));
+        list.append(items.get(ask.id).element);
+      } else items.get(ask.id).show(ask);
+    }
+    for (const [id, item] of items) {
+      if (!waiting.has(id)) item.look();  // it never vanishes silently
+    }
+    notice.hidden = waiting.size > 0;
+  }
+
+  open.addEventListener("change", look);
+  return {
+    element: el("section", {}, el("h1", { text: "Requests" }), notice, list),
+    connected: () => { look(); return open.look(); },
+    close: () => open.removeEventListener("change", look),
+  };
+}
+
+/** Return a request that is answered in place, and says what became of it. */
+export function askItem(link, ask, { tag = "div" } = {}) {
+  const until = el("p", { class: "about until" });
+  const done = el("p", { class: "done", role: "status" });
+  const what = el("div", { class: "what" }, body(ask));
+  const more = ask.isCut ? el("button", { type: "button", onclick: showAll }, "Show all of it") : null;
+  const answering = link.scopes.includes("admin") ? choices(ask, answer)
+    : el("p", { class: "about", text: "To answer needs a login with the scope admin." });
+  const element = el(tag, { class: `ask ${ask.kind}`, tabindex: "-1" },
+    el("h2", { text: headline(ask) }),
+    el("p", { class: "about" }, el("a", { href: `#/s/${encodeURIComponent(ask.sessionKey)}`, text: ask.sessionKey }),
+      [ago(ask.askedMs), ask.kind === "change" ? ask.change.host : ask.where, ask.people.length && `for ${ask.people.join(", ")}`, ask.chat && `asked in ${ask.chat}`].filter(Boolean).map((part) => ` · ${part}`)),
+    ask.unshown ? el("p", { class: "problem", text: `That chat does not show it: ${ask.unshown}` }) : null,
+    what, more,
+    ask.isAgain ? el("p", { text: "An earlier try at this was cut off: it may have been done already." }) : null,
+    ask.change?.needsRestart.length ? el("p", { class: "about", text: `It would hold after a restart: ${ask.change.needsRestart.join(", ")}.` }) : null,
+    until, answering, done);
+  let isOver = false;
+
+  function show(now) {
+    if (isOver) return;
+    const words = deadline(now);
+    if (until.textContent !== words) until.textContent = words;
+    if (["open", "lapsed"].includes(now.state)) return;
+    isOver = true;
+    const hadFocus = element.contains(document.activeElement);
+    answering.remove();
+    until.remove();
+    done.textContent = outcome(now);
+    if (hadFocus) element.focus();
+  }
+
+  /** Look what became of it. */
+  async function look() {
+    if (isOver) return;
+    try {
+      show(await link.call("asks.show", { id: ask.id }));
+    } catch (error) {
+      if (error.code === "NOT_FOUND") show({ ...ask, state: "void", untilMs: null });
+    }
+  }
+
+  async function answer(verdict, reason) {
+    const told = await link.call("asks.answer", { id: ask.id, verdict, reason });
+    await look();
+    if (!isOver) throw new Error(told.detail);
+  }
+
+  async function showAll() {
+    const whole = await link.call("asks.show", { id: ask.id });
+    fill(what, body(whole));
+    more.remove();
+  }
+
+  show(ask);
+  return { element, show, look };
 }

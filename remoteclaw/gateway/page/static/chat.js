@@ -1,6 +1,6 @@
 // One's own chat with the agent.
 
-import { card } from "./cards.js";
+import { body, choices, headline } from "./cards.js";
 import { composer } from "./composer.js";
 import { conversationFrame } from "./conversation.js";
 import { el, fill, id, moment, rendered } from "./dom.js";
@@ -18,6 +18,7 @@ export function chatView(link, conversation = null) {
   const frame = conversationFrame("Chat", { stop: () => link.call("sessions.stop", { sessionKey: here.sessionKey }), panel, below: writing.element });
   const known = new Map();  // the element of each message, by its id
   const cards = new Map();  // the message that shows a request, by the request's id
+  const asks = new Map();  // the requests that this session waits for, by their ids
   const early = [];  // what was told before it is known whose chat this is
   let here = null;
   let last = "";
@@ -43,6 +44,7 @@ export function chatView(link, conversation = null) {
   function told({ event, payload }) {
     if (event === "web.event") return payload.conversation === conversation && happened(payload);
     if (!here || payload?.sessionKey !== here.sessionKey) return;
+    if (event === "session.ask") return asked(payload);
     if (event === "session.live") return frame.showLive(payload);
     if (event === "session.outcome") {
       frame.running(false);
@@ -78,12 +80,35 @@ export function chatView(link, conversation = null) {
       event.replyTo ? quote(event.replyTo) : null,
       event.html || event.text ? written(event) : null,
       (event.files ?? []).map((file) => download(event.sid, file)),
-      event.card?.choices.length ? card(event.card, (verdict, words) => answer(event.card.id, verdict, words)) : null,
+      event.card?.choices.length ? cardOf(event.card) : null,
       el("span", { class: "reactions" }));
     if (event.card) cards.set(event.card.id, made);
+    if (event.card) show(event.card.id);
     known.set(event.id, made);
     if (!isOwn) frame.hideLive();
     frame.messages.append(made);
+  }
+
+  function asked(ask) {
+    asks.set(ask.id, ask);
+    frame.grown(() => show(ask.id));
+  }
+
+  /** Show a request by its kind: it and its message come apart, in either order. */
+  function show(askId) {
+    const ask = asks.get(askId), shown = cards.get(askId), buttons = shown?.querySelector(".choices");
+    if (!ask || !buttons || shown.dataset.kind) return;  // words that a person has begun to write stay
+    shown.dataset.kind = ask.kind;
+    if (ask.kind === "plan" || ask.kind === "question") {
+      fill(shown.querySelector(".text"), el("p", {}, el("strong", { text: headline(ask) })), body(ask));
+    }
+    buttons.replaceWith(choices(ask, (verdict, words) => answer(askId, verdict, words)));
+  }
+
+  /** Return the choices of a request of another session, of which nothing else is known here. */
+  function cardOf(card) {
+    const kind = card.choices.some(([verdict]) => verdict === "once") ? "tool" : "question";
+    return choices({ kind, what: "", offered: card.choices }, (verdict, words) => answer(card.id, verdict, words));
   }
 
   function quote(quotedId) {

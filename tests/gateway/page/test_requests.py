@@ -1,0 +1,197 @@
+"""Requests of agents on the page: what is shown of each kind, and who has answered what."""
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from playwright.async_api import expect
+
+from remoteclaw.config.load import load_config
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turn_asks import TurnAsks
+from remoteclaw.gateway.methods import HANDLERS
+from tests.support.asks import BODY, answered, open_request, put_in, put_request
+from tests.support.bridges import acp_script
+from tests.support.browser import PHONE, launched, logged_in
+from tests.support.doors import Refused, gateway_process, opened
+from tests.support.pages import login, paged
+from tests.support.stack import Stack
+from tests.support.turns import begin_turn
+
+PLAN = "1. Read the **importer**\n2. Rewrite it"
+QUESTION = "Look: Which colours?\n1. red – like fire\n2. green\n3. blue – like the sea"
+
+
+async def asking(stack: Stack) -> tuple[TurnAsks, Accepted]:
+    """Return what asks in a turn that no worker has."""
+    accepted = await stack.append("hello")
+    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="asks", host="here")
+    assert lease is not None
+    assert await lease.turns.begin([accepted.entry_id])
+    return TurnAsks(lease, accepted.entry_id), accepted
+
+
+async def test_each_kind_of_request_is_told_with_what_it_needs(stack: Stack) -> None:
+    """Whose token may only read is told all of it, and can't answer."""
+    turn = await asking(stack)
+    await put_in(*turn, tool="Bash", what="touch x")
+    await put_in(*turn, tool="ExitPlanMode", what=PLAN, is_plan=True)
+    async with opened(stack) as door:
+        cookie = await login(stack, door)
+        async with paged(door, cookie) as page:
+            await page.call("sessions.subscribe", {"sessionKey": str(turn[1].session)})
+            command, plan = (await page.call("asks.list"))["asks"]
+            told = [await page.event("session.ask") for _ in range(2)]
+            shown = await page.call("asks.show", {"id": plan["id"]})
+            done = await page.call("asks.answer", {"id": plan["id"], "verdict": "edits"})
+            closed = await page.call("asks.show", {"id": plan["id"]})
+        async with paged(door, await login(stack, door, name="bo", scope="write")) as page:
+            assert (await page.call("asks.list"))["asks"] == [command]
+            with pytest.raises(Refused, match="FORBIDDEN"):
+                await page.call("asks.answer", {"id": command["id"], "verdict": "once"})
+
+    assert (command["kind"], plan["kind"]) == ("tool", "plan")
+    assert "html" not in command
+    assert "<li>Read the <strong>importer</strong></li>" in plan["html"]
+    assert [one.get("html") for one in told] == [None, plan["html"]]
+    assert shown["html"] == plan["html"]
+    assert done["counts"]
+    assert (closed["answer"]["name"], closed["answer"]["by"]) == ("ada", "operator")
+
+
+async def test_requests_of_every_kind_are_answered_and_say_by_whom(stack: Stack) -> None:
+    """Who has decided what and when stays where the request was, also if somebody else has."""
+    turn = await asking(stack)
+    async with (
+        launched() as browser,
+        opened(stack) as door,
+        logged_in(browser, stack, door, viewport=PHONE) as page,
+    ):
+        await expect(page).to_have_title("Chat · RemoteClaw")
+        denied = await put_in(*turn, tool="Bash", what="npm publish")
+        await expect(page).to_have_title("(1) Chat · RemoteClaw")
+        other = await put_in(*turn, tool="Write", what="/x\n+y")
+        await page.get_by_role("link", name="Requests, 2 open").click()
+        rows = page.locator(".ask")
+        width = await page.evaluate("document.documentElement.scrollWidth")
+        assert width <= PHONE["width"]
+
+        await expect(rows.nth(0).get_by_role("heading")).to_have_text("main wants to use Bash")
+        await expect(rows.nth(0)).to_contain_text("The agent waits until")
+        await rows.nth(0).get_by_label("Your words").fill("not on a Friday")
+        await rows.nth(0).get_by_role("button", name="Deny").click()
+        await expect(rows.nth(0).get_by_role("status")).to_have_text(
+            re.compile(r"^ada denied it at .*: “not on a Friday”$")
+        )
+        await answered(stack, other, "once", by="alice")
+        await expect(rows.nth(1).get_by_role("status")).to_have_text(
+            re.compile(r"^alice allowed it once at ")
+        )
+        await expect(rows.nth(1).get_by_role("button")).to_have_count(0)
+        await expect(page).to_have_title("Requests · RemoteClaw")
+
+        plan = await put_in(*turn, tool="ExitPlanMode", what=PLAN, is_plan=True)
+        await expect(rows.nth(2).locator("li strong")).to_have_text("importer")
+        await rows.nth(2).get_by_label("Your words").fill("smaller steps")
+        await rows.nth(2).get_by_label("Your words").press("Enter")
+        await expect(rows.nth(2).get_by_role("status")).to_contain_text(
+            "ada wants it to be different"
+        )
+
+        question = await put_in(*turn, tool="Ask", what=QUESTION, choices=("red", "green", "blue"))
+        await expect(rows.nth(3)).to_contain_text("Look: Which colours?")
+        await rows.nth(3).get_by_label("red – like fire").check()
+        await rows.nth(3).get_by_label("blue – like the sea").check()
+        await rows.nth(3).get_by_role("button", name="Send").click()
+        await expect(rows.nth(3).get_by_role("status")).to_contain_text("ada answered at")
+
+    asks = stack.fleet.asks
+    answers = [(await asks.named(one.id)).answer for one in (denied, plan, question)]
+    assert [(one.verdict, one.words) for one in answers if one] == [
+        ("deny", "not on a Friday"),
+        ("words", "smaller steps"),
+        ("words", "red, blue"),
+    ]
+
+
+async def test_a_change_of_the_configuration_is_approved_by_its_diff(stack: Stack) -> None:
+    stack.home.config_file.write_text(
+        f"[redis]\nurl = '{stack.redis.url}'\n[gateway]\nport = 0\n"
+        "[queue]\nmode = 'collect'\n[channels.test]\nowners = ['alice']\n"
+        "[tools]\napprove = ['gateway_config_*']\n"
+    )
+    asker = await begin_turn(stack, HANDLERS)
+    await asker.call("gateway_config_patch", patches={"queue": {"mode": "steer"}})
+    async with (
+        launched() as browser,
+        opened(stack) as door,
+        logged_in(browser, stack, door, scope="read") as reader,
+        logged_in(browser, stack, door) as page,
+    ):
+        for each in (reader, page):
+            await each.goto(f"{door.url}/#/requests")
+            await expect(each.get_by_role("heading", level=2)).to_have_text(
+                "main wants to change the configuration"
+            )
+        row = page.locator(".ask")
+        await expect(row.locator(".added")).to_have_text('+queue.mode = "steer"\n')
+        await expect(row).to_contain_text("It expires at")
+        await expect(row.get_by_role("button")).to_have_text(["Approve", "Reject"])
+        await expect(reader.locator(".ask")).to_contain_text("needs a login with the scope admin")
+        await expect(reader.locator(".ask").get_by_role("button")).to_have_count(0)
+        await row.get_by_role("button", name="Approve").click()
+        for each in (reader, page):
+            await expect(each.locator(".ask").get_by_role("status")).to_have_text(
+                re.compile(r"^Allowed once by ada at \d\d:\d\d\. queue\.mode is changed\.$")
+            )
+    assert load_config(stack.home.config_file, {}).queue.mode == "steer"
+
+
+async def test_a_card_stays_until_the_gateway_has_taken_the_answer(stack: Stack) -> None:
+    request = await put_request(stack, await stack.append("hello"), tool="Bash", what="touch x")
+    async with (
+        launched() as browser,
+        gateway_process(stack) as (door, process),
+        logged_in(browser, stack, door) as page,
+    ):
+        await page.goto(f"{door.url}/#/requests")
+        allow = page.get_by_role("button", name="Allow once")
+        await expect(allow).to_be_enabled()
+        process.send_signal(signal.SIGSTOP)
+        await allow.click()
+        await expect(allow).to_be_disabled()
+        await expect(page.locator(".ask").get_by_role("status")).to_have_text("")
+        process.kill()
+        await expect(page.locator(".ask").get_by_role("alert")).to_contain_text(
+            "Perhaps not taken: The connection was lost."
+        )
+        async with gateway_process(stack, **{"REMOTECLAW__GATEWAY__PORT": str(door.port)}):
+            await expect(page.locator(".status")).to_be_hidden()
+            await allow.click()
+            await expect(page.locator(".ask").get_by_role("status")).to_contain_text(
+                "ada allowed it once at"
+            )
+    assert (await stack.fleet.asks.named(request.id)).state == "answered"
+
+
+async def test_what_is_allowed_once_is_asked_for_again(stack: Stack, directory: Path) -> None:
+    """In the chat, with the same card as among all requests."""
+    stack.configure({"runtime": "acp", "command": list(acp_script(directory, BODY))})
+    await stack.start_worker()
+    async with (
+        launched() as browser,
+        opened(stack) as door,
+        logged_in(browser, stack, door) as page,
+    ):
+        for _ in range(2):
+            await page.get_by_label("Message", exact=True).fill("touch x")
+            await page.keyboard.press("Enter")
+            card = page.locator(".message.agent", has=page.locator(".choices"))
+            await expect(card).to_contain_text("asks to use a tool in")
+            request = await open_request(stack)
+            await card.get_by_role("button", name="Allow once").click()
+            await expect(page.locator(".message.agent").last).to_contain_text("touch x yes")
+            await expect(page.locator(".message .choices")).to_have_count(0)
+            assert await stack.fleet.asks.rules(request.session.sid) == []
+        await expect(page.get_by_text("Allowed once by ada")).to_have_count(2)
