@@ -62,3 +62,53 @@ async def test_a_phone_has_its_conversations_in_a_drawer(browser: Browser, stack
         await drawer.get_by_role("link", name="New conversation").click()
         await expect(drawer).to_be_hidden()
         assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+async def test_what_is_half_written_stays_in_its_conversation(
+    browser: Browser, stack: Stack
+) -> None:
+    """Through another view, another conversation and a reload, and until it is sent."""
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        message = page.get_by_label("Message", exact=True)
+        await message.fill("half of a thought")
+        await page.get_by_role("link", name="Requests").click()
+        await page.get_by_role("link", name="Chat", exact=True).click()
+        await expect(message).to_have_value("half of a thought")
+        await page.get_by_role("link", name="New conversation").click()
+        await expect(message).to_have_value("")
+        await page.get_by_role("link", name="Chat", exact=True).click()
+        await page.reload()
+        await expect(message).to_have_value("half of a thought")
+        await message.press("Enter")
+        await expect(page.locator(".message.own")).to_contain_text("half of a thought")
+        await expect(message).to_have_value("")
+        await page.reload()
+        await expect(page.locator(".message.own")).to_contain_text("half of a thought")
+        await expect(message).to_have_value("")
+        await message.fill("for my eyes")
+        await page.get_by_role("button", name="Log out").click()
+        await expect(page.get_by_role("main")).to_contain_text("You are logged out.")
+        assert await page.evaluate("sessionStorage.length") == 0
+
+
+async def test_a_touch_keyboard_comes_when_asked_for_and_its_enter_makes_a_line(
+    browser: Browser, stack: Stack
+) -> None:
+    async with opened(stack) as door, logged_in(browser, stack, door, **TOUCH) as page:
+        message = page.get_by_label("Message", exact=True)
+        await expect(page.get_by_role("heading", name="Chat with main")).to_be_visible()
+        await expect(message).not_to_be_focused()
+        async with page.expect_file_chooser() as camera:
+            await page.get_by_role("button", name="Take a picture").tap()
+        await (await camera.value).set_files(
+            {"name": "wall.png", "mimeType": "image/png", "buffer": b"\x89PNG"}
+        )
+        await expect(page.locator(".attached")).to_contain_text("wall.png")
+        await message.tap()
+        await page.keyboard.type("one")
+        await page.keyboard.press("Enter")
+        await page.keyboard.type("two")
+        await expect(message).to_have_value("one\ntwo")
+        await page.get_by_role("button", name="Send").tap()
+        await expect(page.locator(".message.own")).to_contain_text("wall.png")
+        await expect(message).not_to_be_focused()

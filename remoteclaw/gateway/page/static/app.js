@@ -83,8 +83,9 @@ function locked(why) {
 
 async function logOut() {
   const answer = await post("/page/logout", {}).catch(() => null);
-  if (answer?.ok) locked("You are logged out.");
-  else say("You are not logged out: RemoteClaw is away.");
+  if (!answer?.ok) return say("You are not logged out: RemoteClaw is away.");
+  sessionStorage.clear();  // it has drafts
+  locked("You are logged out.");
 }
 
 function build() {

@@ -13,6 +13,7 @@ export function chatView(link, conversation = null) {
   const writing = composer({
     send: (message) => link.call("web.send", { conversation, ...message }),
     session: async () => { await isOpen; return here.sessionKey; },
+    draft: `chat ${conversation ?? ""}`,
   });
   const panel = el("div", { class: "panel" });  // filled as soon as it is known whose chat this is
   const frame = conversationFrame("Chat", { stop: () => link.call("sessions.stop", { sessionKey: here.sessionKey }), panel, below: writing.element });

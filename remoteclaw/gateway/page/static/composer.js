@@ -3,33 +3,67 @@
 import { el, fill, id, size } from "./dom.js";
 import { post } from "./rpc.js";
 
+const isTouched = matchMedia("(pointer: coarse)").matches;
+
 /**
- * Return a composer. `send({ messageId, text, files })` resolves once the message was taken, and
- * `session()` once it is known to which session the files go.
+ * Return a composer. `send({ messageId, text, files, replyTo })` resolves once the message was
+ * taken, and `session()` once it is known to which session the files go. What is written is kept
+ * in this tab as the draft of that name until it is sent.
  */
-export function composer({ send, session }) {
+export function composer({ send, session, draft }) {
   const text = el("textarea", { rows: "1", placeholder: "Write to the agent", "aria-label": "Message",
     onkeydown: (event) => {
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); submit(); }
+      if (event.key === "Escape") reply(null);
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing || isTouched) return;
+      event.preventDefault();  // keyboards on a screen have no Shift for a new line
+      submit();
     },
-    oninput: () => { unsent = null; grow(); },  // other words are another message
+    oninput: () => { unsent = null; keep(); },  // other words are another message
     onpaste: (event) => { if (event.clipboardData.files.length) { event.preventDefault(); attach(event.clipboardData.files); } } });
-  const picker = el("input", { type: "file", multiple: true, hidden: true, onchange: () => { attach(picker.files); picker.value = ""; } });
+  const picker = el("input", { type: "file", multiple: true, hidden: true, onchange: picked });
+  const camera = isTouched ? el("input", { type: "file", accept: "image/*", capture: "environment", hidden: true, onchange: picked }) : null;
+  const quoted = el("div", { class: "quoted", hidden: true });
   const files = el("ul", { class: "attached" });
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
   const form = el("form", { class: "composer", onsubmit: (event) => { event.preventDefault(); submit(); } },
-    problem, files,
+    problem, quoted, files,
     el("div", { class: "row" },
       el("button", { type: "button", "aria-label": "Attach files", onclick: () => picker.click() }, "+"),
-      picker, text, el("button", { type: "submit" }, "Send")));
+      camera && el("button", { type: "button", "aria-label": "Take a picture", onclick: () => camera.click() }, "📷"),
+      picker, camera, text, el("button", { type: "submit" }, "Send")));
   let attached = [];
+  let replyTo = null;
   let unsent = null;  // the id of what is being sent, so that it is sent once however often
 
   form.addEventListener("dragover", (event) => event.preventDefault());
   form.addEventListener("drop", (event) => { event.preventDefault(); attach(event.dataTransfer.files); });
 
+  text.value = sessionStorage.getItem(draft) ?? "";
+  grow();
+
+  function keep() {
+    grow();
+    if (text.value) sessionStorage.setItem(draft, text.value);
+    else sessionStorage.removeItem(draft);
+  }
+
   function grow() {
     text.rows = Math.min(12, text.value.split("\n").length);
+  }
+
+  function picked({ currentTarget }) {
+    attach(currentTarget.files);
+    currentTarget.value = "";
+  }
+
+  /** Answer a message of the conversation with what is written next; null: none. */
+  function reply(message) {
+    replyTo = message?.id ?? null;
+    quoted.hidden = !message;
+    fill(quoted, message && [
+      el("blockquote", { class: "quote", text: message.text }),
+      el("button", { type: "button", class: "quiet", "aria-label": "Don't reply to it", onclick: () => { reply(null); text.focus(); } }, "×")]);
+    if (message) text.focus();
   }
 
   function complain(words) {
@@ -63,21 +97,27 @@ export function composer({ send, session }) {
     await session();  // who is quick writes before it is
     unsent ??= id();
     try {
-      await send({ messageId: unsent, text: text.value, files: attached });
+      await send({ messageId: unsent, text: text.value, files: attached, replyTo });
       unsent = null;
       text.value = "";
       attached = [];
       fill(files);
       complain("");
-      grow();
+      reply(null);
+      keep();
     } catch (error) {
       if (!error.retryable) unsent = null;
       complain(error.retryable ? `Perhaps not sent: ${error.message} Send it again; it counts once.` : error.message);
     } finally {
       form.removeAttribute("aria-busy");
-      text.focus();
+      focus();
     }
   }
 
-  return { element: form, focus: () => text.focus({ preventScroll: true }) };
+  /** Have the keyboard here, but for the one that covers half of a screen. */
+  function focus() {
+    if (!isTouched) text.focus({ preventScroll: true });
+  }
+
+  return { element: form, reply, focus };
 }
