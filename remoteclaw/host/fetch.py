@@ -1,4 +1,4 @@
-"""Fetches a file from an address of another's choice: public ones alone, bounded in size.
+"""Fetches from, and posts to, an address of another's choice: public ones alone, and bounded.
 
 What an address leads to is looked at when it is connected to, so that neither a name that is looked
 up twice (DNS rebinding) nor a redirect gets around it. Proxies of the environment are not used:
@@ -11,7 +11,7 @@ import email.message
 import ipaddress
 import socket
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
@@ -21,11 +21,13 @@ import httpcore2
 from remoteclaw.host.files import UnfitFile, size_in_words
 from remoteclaw.limits import MAX_ATTACHMENT_BYTES
 
-__all__ = ["fetch", "is_public"]
+__all__ = ["fetch", "is_public", "post"]
 
 #: How long a file may take, with all redirects, in seconds. Agents' CLIs give a call up after 60;
 #: its turn to fetch and the receipt of what is sent may take 10 of them each.
 FETCH_S = 30.0
+#: How long it may take to post something, in seconds.
+POST_S = 10.0
 #: How long a connection may take, in seconds: then another address of the server's is tried.
 CONNECT_S = 10.0
 #: How often another address may be named.
@@ -71,30 +73,63 @@ async def fetch(
     url: str, *, may_connect: Callable[[Address, int], bool] = is_public
 ) -> tuple[str, bytes]:
     """Return the name and the content of the file at a URL; raises `UnfitFile` with the reason."""
+    async with _connecting(may_connect, within_s=FETCH_S) as pool:
+        for _ in range(MOST_REDIRECTS + 1):
+            target = _checked(url)
+            request = httpcore2.Request("GET", target, headers=_headers(target))
+            response = await pool.handle_async_request(request)
+            try:
+                if response.status not in (301, 302, 303, 307, 308):
+                    return _name(url, response), await _content(response)
+                url = _joined(url, _header(response, "location"))
+            finally:
+                await response.aclose()
+    raise UnfitFile(f"it leads on to more than {MOST_REDIRECTS} other addresses")
+
+
+async def post(
+    url: str,
+    headers: Mapping[str, str],
+    content: bytes,
+    *,
+    may_connect: Callable[[Address, int], bool] = is_public,
+) -> int:
+    """Post to an https: URL, and nowhere that it leads on to; return the status of the answer.
+
+    Raises `UnfitFile` with the reason if there is none.
+    """
+    target = _checked(url)
+    if not target.startswith("https:"):
+        raise UnfitFile("its address does not begin with https://")
+    own = [("Content-Length", str(len(content))), *headers.items()]
+    async with _connecting(may_connect, within_s=POST_S) as pool:
+        request = httpcore2.Request(
+            "POST", target, headers=[*_headers(target), *own], content=content
+        )
+        response = await pool.handle_async_request(request)
+        await response.aclose()
+    return response.status
+
+
+@contextlib.asynccontextmanager
+async def _connecting(
+    may_connect: Callable[[Address, int], bool], *, within_s: float
+) -> AsyncIterator[httpcore2.AsyncConnectionPool]:
+    """Have something asked of a server; raises `UnfitFile` with the reason if it fails."""
     try:
         async with (
-            asyncio.timeout(FETCH_S),
+            asyncio.timeout(within_s),
             httpcore2.AsyncConnectionPool(network_backend=_Backend(may_connect)) as pool,
         ):
-            for _ in range(MOST_REDIRECTS + 1):
-                target = _checked(url)
-                request = httpcore2.Request("GET", target, headers=_headers(target))
-                response = await pool.handle_async_request(request)
-                try:
-                    if response.status not in (301, 302, 303, 307, 308):
-                        return _name(url, response), await _content(response)
-                    url = _joined(url, _header(response, "location"))
-                finally:
-                    await response.aclose()
+            yield pool
     except TimeoutError:
-        raise UnfitFile(f"its server took longer than {FETCH_S:.0f} s") from None
+        raise UnfitFile(f"its server took longer than {within_s:.0f} s") from None
     except (httpcore2.NetworkError, httpcore2.TimeoutException) as error:
         if isinstance(error.__cause__ or error.__context__, ssl.SSLCertVerificationError):
             raise UnfitFile("its server's certificate is not to be trusted") from None
         raise UnfitFile("its server can't be reached") from None
     except (httpcore2.ProtocolError, httpcore2.UnsupportedProtocol):
         raise UnfitFile("its server does not speak HTTP") from None
-    raise UnfitFile(f"it leads on to more than {MOST_REDIRECTS} other addresses")
 
 
 def _joined(url: str, other: str) -> str:

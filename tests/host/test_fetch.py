@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from remoteclaw.host import fetch as fetching
-from remoteclaw.host.fetch import Address, _joined, fetch, is_public
+from remoteclaw.host.fetch import Address, _joined, fetch, is_public, post
 from remoteclaw.host.files import UnfitFile
 
 #: What must not be connected to, however it is written.
@@ -238,3 +238,15 @@ async def test_a_server_that_is_not_there_or_speaks_something_else(server: Serve
     await other.wait_closed()
     with pytest.raises(UnfitFile, match="can't be reached"):
         await fetch(f"http://127.0.0.1:{port}/", may_connect=on_loopback)
+
+
+async def test_what_is_posted_goes_to_one_public_address_and_encrypted(server: Server) -> None:
+    """That it is not sent on, the page's notifications show, which have a certificate."""
+    with pytest.raises(UnfitFile, match="does not begin with https://"):
+        await post(server.url("file.png"), {}, b"x", may_connect=on_loopback)
+    with pytest.raises(UnfitFile, match="not at 80 or 443"):
+        await post(f"https://127.0.0.1:{server.port}/", {}, b"x")
+    with pytest.raises(UnfitFile, match="not a public one"):
+        await post("https://127.0.0.1/", {}, b"x")
+
+    assert server.seen == []

@@ -40,6 +40,12 @@ MUTANTS = (
         test="test_no_spelling_of_a_private_address_is_connected_to",
     ),
     Mutant(
+        "something that is posted unencrypted",
+        before='if not target.startswith("https:"):',
+        after="if False:",
+        test="test_what_is_posted_goes_to_one_public_address_and_encrypted",
+    ),
+    Mutant(
         "a private address within another one",
         before="if address in _NAT64:",
         after="if False:",
