@@ -20,6 +20,7 @@ from remoteclaw.fleet.lease import Leases
 from remoteclaw.fleet.logins import Logins
 from remoteclaw.fleet.outcomes import Outcomes
 from remoteclaw.fleet.pairings import Pairings
+from remoteclaw.fleet.pushes import Pushes
 from remoteclaw.fleet.receipts import Receipts
 from remoteclaw.fleet.replies import Replies
 from remoteclaw.fleet.sessions import Sessions
@@ -53,6 +54,7 @@ class Fleet:
     history: History
     outcomes: Outcomes
     pairings: Pairings
+    pushes: Pushes
     replies: Replies
     sessions: Sessions
     sweeper: Sweeper
@@ -91,6 +93,7 @@ class Fleet:
             logins=Logins(scripts, tokens),
             outcomes=Outcomes(scripts),
             pairings=Pairings(scripts),
+            pushes=Pushes(scripts, tokens),
             replies=Replies(scripts),
             sessions=Sessions(scripts, waker),
             sweeper=Sweeper(scripts, waker, workers, asks),

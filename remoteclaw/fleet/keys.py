@@ -70,7 +70,7 @@ READERS = "rc:readers"
 #: Channel: nothing is published on it; a gateway subscribes to it, so that its connection listens
 #: before a client follows a session.
 NOTHING = "rc:nothing"
-#: Channel: names each chat of the page in which something has happened.
+#: Channel: names each event of the page's chats, and its chat.
 WEB = "rc:web"
 #: Hash: people and groups that were let in, by provider, account and id, as JSON.
 PAIRED = "rc:paired"
@@ -273,6 +273,12 @@ def web_begun(person: str) -> str:
     """Sorted set: a person's chats of the page that they have written in, by their last message; as
     long as a record."""
     return f"rc:web-begun:{person}"
+
+
+def pushes(person: str) -> str:
+    """Hash: a person's browsers that are notified, by the id of each one's token, as JSON; 90 days
+    from when the page was opened in one of them."""
+    return f"rc:push:{person}"
 
 
 def receipts(name: str) -> str:

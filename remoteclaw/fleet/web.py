@@ -120,6 +120,12 @@ class WebChats:
                 raise gone
         return str(told.decode())
 
+    async def find(self, chat: str, event_id: str) -> Event | None:
+        """Return an event; None if it is not kept any more."""
+        call, client = self._scripts.call, self._scripts.client
+        found = await call(client.xrange, keys.web(chat), event_id, event_id)
+        return _event(found[0]) if found else None
+
     async def read(self, chat: str, *, after: str, limit: int = PAGE) -> list[Event]:
         """Return what has happened since an event, oldest first."""
         client = self._scripts.client

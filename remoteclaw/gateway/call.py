@@ -42,6 +42,9 @@ class Subscriber(Protocol):
     async def open_page_chat(self, chat: str, after: str) -> Opening:
         """Send what has happened in a chat of the page since an event, and what happens there."""
 
+    def watch_page_chat(self, token: str, *, is_visible: bool) -> None:
+        """Take whether the chat of the page is in view, where one is logged in with a token."""
+
     def shown_in_chat(self, key: str, unsaved: frozenset[str]) -> None:
         """Take that a message of the chat was shown; the `unsaved` files are kept."""
 

@@ -78,7 +78,7 @@ class Gateway:
         self.authenticator = Authenticator(fleet, self.dispatcher, token_files(home.path))
         self.feeds = Feeds(fleet)
         self.consoles = Consoles(fleet)
-        self.page_chats = PageChats(fleet, config, self.feeds)
+        self.page_chats = PageChats(fleet, home, config, self.feeds)
         self.clients: set[Client] = set()
         self._is_empty = asyncio.Event()
         self._is_empty.set()

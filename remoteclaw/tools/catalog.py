@@ -14,6 +14,7 @@ from remoteclaw.tools import (
     cron,
     operators,
     oversight,
+    push,
     sessions,
     tasks,
     web,
@@ -36,6 +37,7 @@ METHODS: Mapping[str, Method] = {
         *asks.METHODS,
         *console.METHODS,
         *web.METHODS,
+        *push.METHODS,
     )
 }
 #: The 29 tools by their names, in the order in which people look for them.

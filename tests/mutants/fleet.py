@@ -10,6 +10,19 @@ MUTANTS = (
         test="test_a_session_is_idle_as_soon_as_its_turn_is_over",
     ),
     Mutant(
+        "a browser that is notified without its token",
+        before="if view is None or view.is_expired:",
+        after="if view is None:",
+        test="test_without_its_token_a_browser_is_told_nothing",
+        within="Pushes",
+    ),
+    Mutant(
+        "browsers without end",
+        before="for token in newest[:-MOST]:",
+        after="for token in ():",
+        test="test_no_more_than_the_newest_browsers_of_a_person_are_notified",
+    ),
+    Mutant(
         "a name that poses as another person's",
         before="_code(name)",
         after="name",

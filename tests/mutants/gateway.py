@@ -236,7 +236,7 @@ MUTANTS = (
     ),
     Mutant(
         "a browser that is told of the conversation that it has left",
-        before="self.leave(client)\n        opened",
+        before="self._close(client)\n        opened",
         after="opened",
         test="test_who_goes_on_to_another_conversation_is_told_of_that_alone",
         within="PageChats",
@@ -276,6 +276,54 @@ MUTANTS = (
         before="if _NOTED.exceeded(writing) is not None:",
         after="if False:",
         test="test_nobody_fills_redis_with_messages",
+    ),
+    Mutant(
+        "a notification for the browser that shows the chat",
+        before="and not self._is_seen(chat, browser.token)",
+        after="",
+        test="test_where_the_chat_is_in_view_nothing_is_notified",
+    ),
+    Mutant(
+        "a notification that only the newest tab's person gets",
+        before="self._visible.get(client) == token for client",
+        after="client in self._visible for client",
+        test="test_where_the_chat_is_in_view_nothing_is_notified",
+    ),
+    Mutant(
+        "a notification of every message",
+        before='if event is None or not event.about.get("notifies"):',
+        after="if event is None:",
+        test="test_a_request_reaches_it_and_what_comes_before_the_end_does_not",
+    ),
+    Mutant(
+        "a browser that is notified for ever",
+        before="if status in (404, 410):",
+        after="if False:",
+        test="test_a_browser_that_its_service_does_not_know_is_forgotten",
+    ),
+    Mutant(
+        "a browser's address in the log",
+        before="urlsplit(browser.endpoint).hostname",
+        after="browser.endpoint",
+        test="test_a_failure_is_said_without_what_is_secret",
+    ),
+    Mutant(
+        "answers that nobody is notified of after a restart",
+        before="await self._hears.wait()",
+        after="pass",
+        test="test_what_came_while_the_gateway_was_away_is_notified_of",
+    ),
+    Mutant(
+        "a logout that leaves the browser's address behind",
+        before="await self._gateway.fleet.pushes.remove(person, view.id)",
+        after="pass",
+        test="test_without_its_token_a_browser_is_told_nothing",
+    ),
+    Mutant(
+        "keys that no message can be encrypted for",
+        before="if not are_keys(params.public_key, params.auth):",
+        after="if False:",
+        test="test_a_browser_can_t_send_the_gateway_anywhere",
     ),
     Mutant(
         "an ending gateway that keeps the delivery",

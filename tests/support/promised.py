@@ -108,6 +108,10 @@ PROMISED = {
             "conversation? messageId text? replyTo? files? answer? reaction?",
             "FYY FFFF",
         ),
+        "push.key": (None, "", "FYY FFFF"),
+        "push.subscribe": (None, "endpoint publicKey auth", "FYY FFFF"),
+        "push.unsubscribe": (None, "", "FYY FFFF"),
+        "push.visible": (None, "isVisible", "FYY FFFF"),
     }.items()
 }
 
@@ -131,11 +135,16 @@ _EXAMPLES: dict[str, Any] = {
     "baseHash": "0" * 64,
     "before": "1-1",
     "config": {},
+    "auth": "BTBZMqHH6r4Tts7J_aSIgg",
     "endedMs": 1,
+    "endpoint": "https://push.example.org/1",
     "entry": "1-1",
     "id": "0" * 12,
+    "isVisible": True,
     "job": {"name": "n", "schedule": {"every": 60}, "message": "m"},
     "patches": {},
+    "publicKey": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNt"
+    "oIAiw4",
     "runId": "0-1-1",
     "verdict": "once",
     "updates": {"enabled": False},

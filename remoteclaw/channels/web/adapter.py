@@ -45,6 +45,7 @@ class WebAdapter:
             "turn": reply.turn if reply.call is None else None,
             "usage": reply.usage,
             "card": asdict(reply.card) if reply.card else None,
+            "notifies": _notifies(reply),
         }
         event = await self._add(
             chat_of(reply.channel_id, reply.thread_id), "message", about, once=reply.key
@@ -78,6 +79,13 @@ class WebAdapter:
 
     async def _add(self, chat: str, kind: Any, about: Mapping[str, Any], *, once: str) -> str:
         return await self._chats.add(chat, kind, about, once=once, keep_ms=self._keep_ms())
+
+
+def _notifies(reply: Reply) -> bool:
+    """Whether a person is told of it who doesn't look: of what ends a turn, or waits for them."""
+    if reply.card:
+        return bool(reply.card.choices)
+    return not reply.is_silent and bool(reply.is_final or reply.call or reply.is_error)
 
 
 def messages_of(events: Sequence[Event]) -> list[dict[str, Any]]:

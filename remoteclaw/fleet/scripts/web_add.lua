@@ -32,5 +32,5 @@ while count > tonumber(args.most) or (count > 1 and bytes_of(keys.chat) > tonumb
 end
 redis.call('PEXPIRE', keys.chat, args.keep_ms)
 redis.call('PEXPIRE', keys.once, args.keep_ms)
-redis.call('PUBLISH', args.channel, args.chat_id)
+redis.call('PUBLISH', args.channel, id .. ' ' .. args.chat_id)
 return id

@@ -11,6 +11,7 @@ from remoteclaw.gateway.methods import (
     cron,
     operators,
     oversight,
+    push,
     sessions,
     tasks,
     web,
@@ -30,4 +31,5 @@ HANDLERS: Mapping[str, Handler] = {
     **asks.HANDLERS,
     **console.HANDLERS,
     **web.HANDLERS,
+    **push.HANDLERS,
 }

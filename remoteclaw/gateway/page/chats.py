@@ -9,11 +9,13 @@ from typing import Any
 
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.web.adapter import WebAdapter
+from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.web import Event, WebChats, of_chat
 from remoteclaw.gateway.feeds import Audience, Feeds
+from remoteclaw.gateway.page.notifier import Notifier
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import DEFAULT_ACCOUNT, stream_order
 
@@ -55,10 +57,16 @@ class _Open:
 class PageChats:
     """The chats that browsers have open here, and the delivery to all there are."""
 
-    def __init__(self, fleet: Fleet, config: Callable[[], Config], feeds: Feeds) -> None:
+    def __init__(
+        self, fleet: Fleet, home: Home, config: Callable[[], Config], feeds: Feeds
+    ) -> None:
         self._fleet = fleet
         self._config = config
         self._open: dict[str, _Open] = {}
+        self._visible: dict[Audience, str] = {}
+        """The clients whose chat is in view, each with the id of its token."""
+        self._notifier = Notifier(fleet, home, config, self._is_seen)
+        self._hears = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         feeds.hear(keys.WEB, self._heard)
 
@@ -68,6 +76,7 @@ class PageChats:
         adapter = WebAdapter(self._fleet.web, self.keep_ms)
         try:
             async with asyncio.TaskGroup() as self._tasks:
+                await self._hears.wait()  # of what is delivered, people are notified
                 while True:
                     try:
                         await relay(reader, adapter)
@@ -90,7 +99,7 @@ class PageChats:
         is told nothing more of the chat that it had open before. Raises `RedisUnavailable` and
         `RedisRefused`.
         """
-        self.leave(client)
+        self._close(client)
         opened = self._open.setdefault(chat, _Open())
         opened.clients[client] = None
         async with opened.telling:
@@ -111,20 +120,48 @@ class PageChats:
         events, has_earlier = await earlier(self._fleet.web, chat, "", NEWEST)
         return Opening(is_afresh=True, has_earlier=has_earlier), events
 
+    def watch(self, client: Audience, token: str, *, is_visible: bool) -> None:
+        """Take whether a client's chat is in view, where one is logged in with a token."""
+        if is_visible:
+            self._visible[client] = token
+        else:
+            self._visible.pop(client, None)
+
+    def _is_seen(self, chat: str, token: str) -> bool:
+        """Whether a chat is in view where one is logged in with a token."""
+        opened = self._open.get(chat)
+        return opened is not None and any(
+            self._visible.get(client) == token for client in opened.clients
+        )
+
     def leave(self, client: Audience) -> None:
         """Tell a client nothing more."""
+        self._close(client)
+        self._visible.pop(client, None)
+
+    def _close(self, client: Audience) -> None:
         for chat, opened in list(self._open.items()):
             opened.clients.pop(client, None)
             if not opened.clients:
                 del self._open[chat]
 
-    def _heard(self, chat: bytes | None) -> None:
-        """Tell those who have a chat open what is new there; None: in any of them."""
+    def _heard(self, announced: bytes | None) -> None:
+        """Have an event told, or what may have been missed of all chats."""
         assert self._tasks is not None, "it runs"
-        names = [*self._open] if chat is None else [chat.decode(errors="replace")]
-        for name in names:
-            if opened := self._open.get(name):
-                self._tasks.create_task(self._tell(name, opened))
+        self._hears.set()
+        if announced is None:
+            self._tell_soon(*self._open)
+        else:
+            event_id, _, chat = announced.decode(errors="replace").partition(" ")
+            self._tell_soon(chat)
+            self._notifier.heard(self._tasks, chat, event_id)
+
+    def _tell_soon(self, *chats: str) -> None:
+        """Tell those who have chats open what is new there."""
+        assert self._tasks is not None, "it runs"
+        for chat in chats:
+            if opened := self._open.get(chat):
+                self._tasks.create_task(self._tell(chat, opened))
 
     async def _tell(self, chat: str, opened: _Open) -> None:
         async with opened.telling:
@@ -132,7 +169,7 @@ class PageChats:
                 while await self._tell_page(chat, opened):
                     pass
             except RedisUnavailable:  # there may be no other announcement
-                asyncio.get_running_loop().call_later(AGAIN_S, self._heard, chat.encode())
+                asyncio.get_running_loop().call_later(AGAIN_S, self._tell_soon, chat)
             except RedisRefused as error:
                 log.warning("a chat of the page can't be read: %s", error)
             except Exception as error:  # noqa: BLE001 - any record may be in Redis

@@ -6,6 +6,7 @@ the page's own origin (the guard looks), and a request a header that no foreign 
 """
 
 import functools
+import hashlib
 from collections.abc import Mapping
 from importlib import resources
 from typing import Annotated, Any
@@ -24,7 +25,6 @@ from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import parsed
 from remoteclaw.gateway.page.chats import CHANNEL
 from remoteclaw.gateway.page.html import html_of
-from remoteclaw.host.tokens import digest
 from remoteclaw.messages import DEFAULT_ACCOUNT
 from remoteclaw.tools.asks import Ask, AsksResult
 from remoteclaw.tools.catalog import Params, Result
@@ -42,6 +42,7 @@ HEADERS = {
             "style-src 'self'",
             "img-src 'self' blob:",
             "connect-src 'self'",
+            "worker-src 'self'",
             "manifest-src 'self'",
             "form-action 'none'",
             "base-uri 'none'",
@@ -65,7 +66,14 @@ MOST_RENDERED = 30_000
 #: How much of a history becomes HTML, in characters: as above, and an item of it is short.
 MOST_OF_HISTORY = 100_000
 #: The types of its files.
-TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+TYPES = {
+    "html": "text/html",
+    "css": "text/css",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "webmanifest": "application/manifest+json",
+}
 
 
 class _Code(Params):
@@ -89,6 +97,8 @@ class PageDoor:
             raise CallRefused("NOT_FOUND", "The page has no such file.")
         content, tag = files[name]
         headers = {**HEADERS, "ETag": tag}
+        if name == "sw.js":  # it is for the whole page, and stands below it
+            headers["Service-Worker-Allowed"] = "/"
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
         kind = TYPES[name.rpartition(".")[2]]
@@ -120,6 +130,8 @@ class PageDoor:
         token = request.cookies.get(cookie_name(request), "")
         if view := await self._gateway.fleet.tokens.find(token):
             await self._gateway.fleet.tokens.revoke(view.id)
+            person = person_id(view.name, is_admin=view.scope == "admin")
+            await self._gateway.fleet.pushes.remove(person, view.id)
         answer = JSONResponse({}, headers=HEADERS)
         self._set_cookie(request, answer, "", lasts_s=0)
         return answer
@@ -251,5 +263,6 @@ def _files() -> Mapping[str, tuple[bytes, str]]:
     directory = resources.files("remoteclaw.gateway.page") / "static"
     found = {file.name: file.read_bytes() for file in directory.iterdir()}
     return {
-        name: (content, f'"{digest(content.decode())[:16]}"') for name, content in found.items()
+        name: (content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
+        for name, content in found.items()
     }

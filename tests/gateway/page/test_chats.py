@@ -136,7 +136,7 @@ async def test_a_burst_while_one_looks_is_told_whole(stack: Stack) -> None:
         async with client.pipeline() as pipeline:
             for each in ids:
                 pipeline.xadd(keys.web(CHAT), {"kind": "message", "about": about}, id=each)
-            pipeline.publish(keys.WEB, CHAT)
+            pipeline.publish(keys.WEB, f"{ids[-1]} {CHAT}")
             await pipeline.execute()
         assert await told(page, ids[-1]) == ids
 

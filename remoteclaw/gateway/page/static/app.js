@@ -6,6 +6,7 @@ import { cronView } from "./cron.js";
 import { count, el, fill, heard } from "./dom.js";
 import { drawer } from "./drawer.js";
 import { fleetView } from "./fleet.js";
+import { forget, notifications } from "./push.js";
 import { Link, post } from "./rpc.js";
 import { sessionView } from "./session.js";
 import { sessionsList } from "./sessions.js";
@@ -73,12 +74,25 @@ function say(text) {
 }
 
 function locked(why) {
+  if (document.querySelector(".locked")) return;  // who logs out hears of the token's end, too
   view?.close?.();
   view = null;
   fill(document.body, el("main", { class: "locked" },
     el("h1", { text: "RemoteClaw" }),
     el("p", { text: why }),
-    el("p", {}, "On the computer where it runs, ", el("code", { text: "remoteclaw open" }), " prints a link that logs you in.")));
+    el("p", {}, "On the computer where it runs, ", el("code", { text: "remoteclaw open" }), " prints a link that logs you in."),
+    pasting()));
+}
+
+/** Return where a link can be put that would open elsewhere: an app on the home screen has no address bar. */
+function pasting() {
+  const field = el("input", { type: "text", autocomplete: "off", "aria-label": "Link", placeholder: "Or paste the link here", required: true });
+  return el("form", { class: "row", onsubmit: (event) => {
+    event.preventDefault();
+    const code = `#${field.value.trim().split("#").pop()}`;
+    if (CODE.test(code)) location.hash = code;
+    else { field.setCustomValidity("This is not a link of `remoteclaw open`."); field.reportValidity(); }
+  }, oninput: () => field.setCustomValidity("") }, field, el("button", { type: "submit" }, "Log in"));
 }
 
 async function logOut() {
@@ -86,12 +100,14 @@ async function logOut() {
   if (!answer?.ok) return say("You are not logged out: RemoteClaw is away.");
   sessionStorage.clear();  // it has drafts
   locked("You are logged out.");
+  forget(link).catch(() => {});  // the gateway notifies nobody without a token
 }
 
 function build() {
   const sessions = sessionsList(link);
+  const push = notifications(link);
   fill(aside, sessions.element,
-    el("div", { class: "foot" }, el("button", { type: "button", class: "quiet", onclick: logOut }, "Log out")));
+    el("div", { class: "foot" }, push.element, el("button", { type: "button", class: "quiet", onclick: logOut }, "Log out")));
   fill(document.body,
     el("a", { class: "skip", href: "#main", text: "Skip to the content", onclick: (event) => { event.preventDefault(); main.focus(); } }),
     el("header", {},
@@ -117,6 +133,7 @@ function build() {
     wasConnected = isConnected;
     if (isConnected) {
       Promise.resolve(view?.connected?.()).then(sessions.connected);
+      push.connected();
     }
   });
   route({ isFirst: true });

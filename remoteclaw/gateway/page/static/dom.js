@@ -1,8 +1,8 @@
 // Elements, and the one place where HTML gets into the page: it comes from the gateway, which
 // writes nothing but known tags (gateway/page/html.py).
 
-const policy = globalThis.trustedTypes?.createPolicy("remoteclaw", { createHTML: (html) => html })
-  ?? { createHTML: (html) => html };
+const rules = { createHTML: (html) => html, createScriptURL: () => "/page/sw.js" };
+const policy = globalThis.trustedTypes?.createPolicy("remoteclaw", rules) ?? rules;
 
 /** Return an element: attributes, `on…` listeners, and children; null and false are none. */
 export function el(tag, attributes = {}, ...children) {
@@ -22,6 +22,11 @@ export function rendered(html) {
   const made = el("div", { class: "text" });
   made.innerHTML = policy.createHTML(html);
   return made;
+}
+
+/** Return the address of the service worker, the one script that is loaded by name. */
+export function workerScript() {
+  return policy.createScriptURL("");
 }
 
 /** Replace all that an element has. */

@@ -1,0 +1,21 @@
+// The service worker: shows what the gateway notifies of, and opens its place. It caches nothing.
+
+addEventListener("install", () => skipWaiting());
+addEventListener("activate", (event) => event.waitUntil(clients.claim()));
+addEventListener("push", (event) => event.waitUntil(show(event.data.json())));
+addEventListener("notificationclick", (event) => {
+  event.notification.close();
+  event.waitUntil(open(event.notification.data.place));
+});
+
+/** A place has one notification at a time: the newest. Browsers want each push shown. */
+function show({ title, body, place }) {
+  return registration.showNotification(title, { body, tag: place, renotify: true, icon: "/page/icon.png", data: { place } });
+}
+
+async function open(place) {
+  const [page] = await clients.matchAll({ type: "window", includeUncontrolled: true });
+  if (!page) return clients.openWindow(`/${place}`);
+  page.postMessage({ place });
+  return page.focus();
+}

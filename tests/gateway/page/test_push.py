@@ -1,0 +1,416 @@
+"""Notifications by Web Push, as a browser's push service gets them."""
+
+import base64
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import ANY
+
+import orjson
+import pytest
+import pytest_asyncio
+from cryptography.hazmat.primitives.asymmetric import ec
+from playwright.async_api import Page, expect
+
+from remoteclaw.fleet import keys
+from remoteclaw.gateway.page import notifier
+from remoteclaw.gateway.page.webpush import sealed
+from remoteclaw.host.fetch import post
+from tests.support.asks import QUESTIONS
+from tests.support.bridges import claude_script
+from tests.support.browser import PHONE, launched, logged_in
+from tests.support.doors import Door, Refused, RpcClient, opened
+from tests.support.pages import OWN, login, paged
+from tests.support.pushes import PushService, opened_by, push_service
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+#: What RFC 8291 shows in its section 5 and appendix A.
+PLAIN = b"When I grow up, I want to be a watermelon"
+SENDER = "yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"
+BROWSER = "q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94"
+BROWSER_POINT = (
+    "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
+)
+AUTH, SALT = "BTBZMqHH6r4Tts7J_aSIgg", "DGv6ra1nlYgDCS1FRnbzlw"
+SEALED = (
+    "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6T"
+    "lzAC8wEqKK6PBru3jl7A_yl95bQpu6cVPTpK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4"
+    "a-fN"
+)
+CHAT = "admin.ada"
+
+
+def data_of(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def key_of(number: str) -> ec.EllipticCurvePrivateKey:
+    return ec.derive_private_key(int.from_bytes(data_of(number)), ec.SECP256R1())
+
+
+@pytest_asyncio.fixture
+async def service(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PushService]:
+    async with push_service(directory, monkeypatch) as service:
+        yield service
+
+
+async def subscribed(stack: Stack, door: Door, service: PushService, name: str = "secret") -> str:
+    """Log in with a browser that is to be notified; return its cookie."""
+    cookie = await login(stack, door)
+    async with paged(door, cookie) as page:
+        await page.call("push.subscribe", service.subscription(name))
+    return cookie
+
+
+async def say(stack: Stack, text: str, *, chat: str = CHAT) -> None:
+    """Have an agent say something at the end of its turn."""
+    number = await stack.fleet.scripts.client.incr("test:turns")
+    await stack.put_reply("web", "default", text, chat=chat, index=number, entries=["1-0"])
+
+
+async def delivered(page: RpcClient, text: str) -> None:
+    while (await page.event("web.event"))["text"] != text:
+        pass
+
+
+def test_a_message_is_encrypted_as_the_rfc_shows() -> None:
+    made = sealed(PLAIN, BROWSER_POINT, AUTH, own=key_of(SENDER), salt=data_of(SALT))
+
+    assert made == data_of(SEALED)
+    assert opened_by(key_of(BROWSER), data_of(AUTH), made) == PLAIN
+
+
+async def test_an_answer_reaches_a_browser_that_is_closed(
+    stack: Stack, service: PushService
+) -> None:
+    await stack.start_worker()
+    stack.configure(gateway={"hosts": ["claw.example.org"]})
+    async with opened(stack) as door:
+        cookie = await subscribed(stack, door, service)
+        async with paged(door, cookie) as page:
+            key = (await page.call("push.key"))["key"]
+            await page.call("web.send", {"messageId": "1", "text": "hello"})
+        told = await service.told.get()
+        claims = service.check_signature(key)
+        await say(stack, "**Done**: see `a.py` & [that](https://example.org)\n\n- one\n- two")
+        second = await service.told.get()
+        await say(stack, "x " * 500)
+        long = await service.told.get()
+
+    assert told == {"name": "secret", "title": "hello", "body": ANY, "place": "#/"}
+    assert "RemoteClaw's demo agent" in told["body"]
+    assert claims["sub"] == "https://claw.example.org"
+    assert time.time() < claims["exp"] <= time.time() + 24 * 3600
+    assert {name: service.heads[0][name] for name in ("TTL", "Urgency", "Content-Encoding")} == {
+        "TTL": "86400",
+        "Urgency": "high",
+        "Content-Encoding": "aes128gcm",
+    }
+    assert 1 <= len(service.heads[0]["Topic"]) <= 32
+    assert second["body"] == "Done: see a.py & that one two"
+    assert len(long["body"]) == 200
+
+
+async def test_a_request_reaches_it_and_what_comes_before_the_end_does_not(
+    stack: Stack, service: PushService, directory: Path
+) -> None:
+    command = list(claude_script(directory, QUESTIONS))
+    stack.configure({"runtime": "claude", "command": command})
+    await stack.start_worker()
+    async with opened(stack) as door:
+        cookie = await subscribed(stack, door, service)
+        await stack.put_reply("web", "default", "I look.", chat=CHAT)
+        async with paged(door, cookie) as page:
+            await page.call("web.send", {"conversation": "beef", "messageId": "1", "text": "go"})
+        told = await service.told.get()
+
+    assert told["place"] == "#/c/beef"
+    assert told["title"] == "go"
+    assert told["body"].startswith("main asks: ")
+    assert "Which DB?" in told["body"]
+
+
+async def test_where_the_chat_is_in_view_nothing_is_notified(
+    stack: Stack, service: PushService
+) -> None:
+    """The same person's phone is told all the same: nobody knows at which one they are."""
+    async with opened(stack) as door:
+        desk = await subscribed(stack, door, service, "desk")
+        await subscribed(stack, door, service, "phone")
+        async with paged(door, desk) as page:
+            await page.call("web.open")
+            await page.call("push.visible", {"isVisible": True})
+            await say(stack, "one")
+            assert (await service.told.get())["name"] == "phone"
+            await page.call("push.visible", {"isVisible": False})
+            await say(stack, "two")
+            both = [await service.told.get() for _ in range(2)]
+            await page.call("web.open", {"conversation": "beef"})
+            await page.call("push.visible", {"isVisible": True})
+            await say(stack, "three")
+            other = [await service.told.get() for _ in range(2)]
+        await say(stack, "four")
+        away = [await service.told.get() for _ in range(2)]
+
+    for text, told in (("two", both), ("three", other), ("four", away)):
+        assert sorted((one["name"], one["body"]) for one in told) == [
+            ("desk", text),
+            ("phone", text),
+        ]
+
+
+async def test_without_its_token_a_browser_is_told_nothing(
+    stack: Stack, service: PushService
+) -> None:
+    tokens = stack.fleet.tokens
+    async with opened(stack) as door:
+        cookie = await subscribed(stack, door, service, "logged-out")
+        answer = await door.post("/page/logout", None, b"{}", Origin=door.url, Cookie=cookie, **OWN)
+        assert answer.status == 200
+        assert await stack.fleet.scripts.client.hlen(keys.pushes(CHAT)) == 0
+        await subscribed(stack, door, service, "revoked")
+        (revoked,) = await tokens.list()
+        await tokens.revoke(revoked.id)
+        _, expired = await tokens.create("ada", "admin", 1)
+        client = stack.fleet.scripts.client
+        kept: Any = await client.hget(keys.pushes(CHAT), revoked.id)
+        await client.hset(keys.pushes(CHAT), expired.id, kept.replace(b"revoked", b"expired"))
+        await subscribed(stack, door, service, "phone")
+        await say(stack, "one")
+        await say(stack, "two")
+        told = [await service.told.get() for _ in range(2)]
+
+    assert [(one["name"], one["body"]) for one in told] == [("phone", "one"), ("phone", "two")]
+    assert len(service.heads) == 2
+    assert await client.hlen(keys.pushes(CHAT)) == 1
+
+
+async def test_a_browser_that_its_service_does_not_know_is_forgotten(
+    stack: Stack, service: PushService
+) -> None:
+    async def is_empty() -> bool:
+        return not await stack.fleet.scripts.client.hlen(keys.pushes(CHAT))
+
+    async with opened(stack) as door:
+        for status in (404, 410):
+            await subscribed(stack, door, service)
+            assert not await is_empty()
+            service.status = status
+            await say(stack, "one")
+            await eventually(is_empty)
+
+
+async def test_a_failure_is_said_without_what_is_secret(
+    stack: Stack, service: PushService, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The address is one: whoever knows it can send there. Nor is it followed to another."""
+    async with opened(stack) as door:
+        cookie = await subscribed(stack, door, service)
+        service.status = 307
+        async with paged(door, cookie) as page:
+            await page.call("web.open")
+            await say(stack, "the plan")
+            await delivered(page, "the plan")
+        await eventually(lambda: "it answers with status 307" in caplog.text)
+        service.status = 201
+        await say(stack, "two")
+        assert (await service.told.get())["body"] == "two"
+
+    assert "by way of 127.0.0.1: it answers with status 307" in caplog.text
+    assert "secret" not in caplog.text
+    assert "the plan" not in caplog.text
+
+
+async def test_a_browser_can_t_send_the_gateway_anywhere(
+    stack: Stack,
+    service: PushService,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(notifier, "post", post)
+    async with opened(stack) as door:
+        await subscribed(stack, door, service)
+        await say(stack, "one")
+        await eventually(lambda: "was not sent by way of 127.0.0.1: its address is" in caplog.text)
+        async with paged(door, await login(stack, door)) as page:
+            for wrong in (
+                {"endpoint": service.url.replace("https", "http")},
+                {"endpoint": "https://a b"},
+                {"publicKey": "AAAA"},
+                {"auth": "AAAA"},
+            ):
+                with pytest.raises(Refused):
+                    await page.call("push.subscribe", {**service.subscription(), **wrong})
+
+    assert service.heads == []
+
+
+async def test_a_push_service_that_hangs_delays_nothing(stack: Stack, service: PushService) -> None:
+    async with opened(stack) as door:
+        cookie = await subscribed(stack, door, service)
+        service.answers.clear()
+        async with paged(door, cookie) as page:
+            await page.call("web.open")
+            for text in ("one", "two"):
+                await say(stack, text)
+                await delivered(page, text)
+        assert service.told.empty()
+
+
+async def test_what_came_while_the_gateway_was_away_is_notified_of(
+    stack: Stack, service: PushService
+) -> None:
+    async with opened(stack) as door:
+        await subscribed(stack, door, service)
+    await say(stack, "done")
+    async with opened(stack):
+        told = await service.told.get()
+
+    assert told["body"] == "done"
+
+
+async def test_no_more_than_the_newest_browsers_of_a_person_are_notified(
+    stack: Stack, service: PushService
+) -> None:
+    async with opened(stack) as door:
+        for number in range(11):
+            await subscribed(stack, door, service, f"{number}")
+        await say(stack, "one")
+        told = {(await service.told.get())["name"] for _ in range(10)}
+
+    assert told == {f"{number}" for number in range(1, 11)}
+
+
+async def test_the_key_is_kept_and_nobody_else_can_read_it(stack: Stack) -> None:
+    found = []
+    for _ in range(2):
+        async with opened(stack) as door, paged(door, await login(stack, door)) as page:
+            found.append((await page.call("push.key"))["key"])
+    (kept,) = stack.home.path.glob("push-*")
+
+    assert found[0] == found[1]
+    assert len(data_of(found[0])) == 65
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+# -- in a real browser ----------------------------------------------------------------------------
+
+#: In place of the browser's own push service, which is elsewhere, and of the person who is asked.
+DEVICE = """
+window.permission = "denied";
+let subscription = null;
+Notification.requestPermission = async () => window.permission;
+PushManager.prototype.getSubscription = async () => subscription;
+PushManager.prototype.subscribe = async ({ userVisibleOnly, applicationServerKey }) => {
+  const { endpoint, publicKey, auth } = SUBSCRIPTION;
+  if (!userVisibleOnly || applicationServerKey.length !== 65) throw new Error("no key");
+  subscription = {
+    options: { applicationServerKey: applicationServerKey.buffer },
+    toJSON: () => ({ endpoint, keys: { p256dh: publicKey, auth } }),
+    unsubscribe: async () => { subscription = null; },
+  };
+  return subscription;
+};
+"""
+#: In place of what a browser shows that has no notifications, as Chromium's headless shell.
+SHOWN = """
+if (Notification.permission !== "granted") {
+  let shown = [];
+  registration.getNotifications = async () => shown;
+  registration.showNotification = async (title, options) => {
+    const close = () => { shown = []; };
+    shown.push({ title, ...options, close });
+  };
+}
+"""
+READ = "registration.getNotifications().then((all) => all.map((one) => [one.title, one.body]))"
+CLICK = """async () => {
+  const [notification] = await registration.getNotifications();
+  dispatchEvent(Object.assign(new ExtendableEvent("notificationclick"), { notification }));
+}"""
+
+
+async def deliver(page: Page, origin: str, told: dict[str, Any]) -> None:
+    """Have a push message come to the page's service worker."""
+    devtools = await page.context.new_cdp_session(page)
+    found: list[str] = []
+    devtools.on(
+        "ServiceWorker.workerRegistrationUpdated",
+        lambda event: found.extend(one["registrationId"] for one in event["registrations"]),
+    )
+    await devtools.send("ServiceWorker.enable")
+    await eventually(lambda: found)
+    about = {"origin": origin, "registrationId": found[0], "data": orjson.dumps(told).decode()}
+    await devtools.send("ServiceWorker.deliverPushMessage", about)
+
+
+async def test_a_person_is_notified_on_a_phone_and_opens_the_chat_there(
+    stack: Stack, service: PushService
+) -> None:
+    device = DEVICE.replace("SUBSCRIPTION", orjson.dumps(service.subscription()).decode())
+    client = stack.fleet.scripts.client
+    async with (
+        launched() as browser,
+        opened(stack) as door,
+        logged_in(browser, stack, door, viewport=PHONE) as page,
+    ):
+        assert door.gateway is not None
+        chats = door.gateway.page_chats
+        await page.context.grant_permissions(["notifications"])
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        await page.add_init_script(device)
+        await page.reload()
+        await page.get_by_role("button", name="Conversations").click()
+        button = page.get_by_role("button", name="Notify me on this device")
+        await button.click()
+        await expect(page.locator(".notify")).to_contain_text("This browser doesn't allow it")
+        await page.evaluate("window.permission = 'granted'")
+        await button.click()
+        off = page.get_by_role("button", name="Notify me here no more")
+        await expect(off).to_be_visible()
+        assert await client.hlen(keys.pushes(CHAT)) == 1
+
+        await page.keyboard.press("Escape")
+        await page.get_by_role("link", name="Fleet").click()
+        await eventually(lambda: not chats._visible)
+        await say(stack, "All is **done**.")
+        told = await service.told.get()
+        (worker,) = page.context.service_workers
+        await worker.evaluate(SHOWN)
+        await deliver(page, door.url, told)
+
+        async def is_shown() -> Any:
+            return await worker.evaluate(READ)
+
+        assert await eventually(is_shown) == [["RemoteClaw", "All is done."]]
+        await worker.evaluate(CLICK)
+        await expect(page.locator(".message.agent .text")).to_have_text("All is done.")
+        assert page.url == f"{door.url}/#/"
+        assert await is_shown() == []
+        await eventually(lambda: chats._visible)
+
+        await page.get_by_role("button", name="Conversations").click()
+        await page.get_by_role("button", name="Log out").click()
+        await expect(page.locator("main")).to_contain_text("You are logged out.")
+        assert await client.hlen(keys.pushes(CHAT)) == 0
+        field = page.get_by_label("Link")
+        await field.fill("https://example.org/")
+        await field.press("Enter")
+        await expect(page.locator("main")).to_contain_text("You are logged out.")
+        code = await stack.fleet.logins.create("ada", "admin", 3_600_000)
+        await field.fill(f"{door.url}/#{code}")
+        await field.press("Enter")
+        await expect(page.get_by_label("Message", exact=True)).to_be_visible()
+
+
+async def test_without_the_extra_nothing_is_offered(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "remoteclaw.gateway.page.webpush", None)
+    async with opened(stack) as door, paged(door, await login(stack, door)) as page:
+        assert await page.call("push.key") == {"key": None}
+        with pytest.raises(Refused, match=r"remoteclaw\[push\]"):
+            await page.call("push.subscribe", PushService(url="https://a.org").subscription())
