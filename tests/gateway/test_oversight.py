@@ -249,3 +249,16 @@ async def test_nobody_writes_in_a_session_that_works_on_a_task(stack: Stack) -> 
     async with page(stack) as client:
         with pytest.raises(Refused, match="works on a task and takes no messages"):
             await client.call("sessions.write", {"sessionKey": str(task), "message": "hello"})
+
+
+async def test_a_command_is_not_taken_for_a_message(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    session = {"sessionKey": str(accepted.session)}
+    async with page(stack) as client:
+        with pytest.raises(Refused, match="/stop was not sent: commands are of those"):
+            await client.call("sessions.write", {**session, "message": " /Stop now"})
+        await client.call("sessions.write", {**session, "message": "//stop now"})
+        await client.call("sessions.write", {**session, "message": "/etc/hosts is empty"})
+
+    texts = [entry.message.text for entry in await entries(stack, accepted.session)]
+    assert texts == ["hello", "/stop now", "/etc/hosts is empty"]

@@ -578,4 +578,10 @@ MUTANTS = (
         after="return False",
         test="test_what_an_operator_writes_is_marked_and_answered_in_the_chat",
     ),
+    Mutant(
+        "a command of an operator's that the agent gets",
+        before="if command and command.name in {*COMMANDS, *ALIASES}:",
+        after="if False:",
+        test="test_a_command_is_not_taken_for_a_message",
+    ),
 )

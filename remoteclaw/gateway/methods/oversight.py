@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from remoteclaw.clock import now_ms
+from remoteclaw.commands.parse import parse, unescaped
+from remoteclaw.commands.table import ALIASES, COMMANDS
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.outcomes import Outcome
@@ -165,10 +167,17 @@ async def _write(call: Call, params: contract.WriteParams) -> contract.Written:
             "This session works on a task and takes no messages: write in the session that gave it "
             "the task.",
         )
+    command = parse(params.message)
+    if command and command.name in {*COMMANDS, *ALIASES}:
+        raise CallRefused(
+            "INVALID_REQUEST",
+            f"/{command.name} was not sent: commands are of those who are in the chat. A slash "
+            "before it sends it to the agent as a message.",
+        )
     name = call.operator.name
     message = target.message(
         id=f"written-{call.id}",
-        text=params.message,
+        text=unescaped(params.message),
         from_="operator",
         user_name=f"{name} on the page" if call.is_from_page else f"the operator {name}",
         timestamp=now_ms(),

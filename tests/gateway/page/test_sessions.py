@@ -10,6 +10,7 @@ from playwright.async_api import Browser, Page, expect
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
+from tests.support.asks import put_request
 from tests.support.browser import PHONE, launched, logged_in
 from tests.support.doors import opened
 from tests.support.stack import Stack, message
@@ -44,6 +45,7 @@ async def test_a_session_is_found_read_looked_after_and_written_in(
         await page.get_by_label("in what was said").check()
         await page.get_by_label("Search conversations").fill("THE LEAK")
         await expect(row(page, "something else")).to_be_hidden()
+        await expect(page.locator(".excerpt mark")).to_have_text("the leak")
         await row(page, "find the leak").click()
         await expect(page.locator(".messages")).to_contain_text("demo agent")
 
@@ -84,6 +86,25 @@ async def test_a_session_is_found_read_looked_after_and_written_in(
     stream: Any = await stack.fleet.scripts.client.xrange(keys.reply_stream("telegram", "default"))
     replies = [orjson.loads(fields[b"reply"]) for _, fields in stream]
     assert {reply["origin"] for reply in replies} == {"", "ada on the page: “slow”"}
+
+
+async def test_who_waits_is_listed_first_and_answered_in_the_session(
+    browser: Browser, stack: Stack
+) -> None:
+    asking = await put(stack, "publish it")
+    await put_request(stack, asking, tool="Bash", what="npm publish")
+    await put(stack, "something newer", channel_id="2")
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        rows = page.locator(".sessions li")
+        await expect(rows).to_have_text([re.compile("publish it.*asks you"), re.compile("newer")])
+        await rows.first.get_by_role("link").click()
+        request = page.locator(".conversation .ask")
+        await expect(request).to_contain_text("npm publish")
+        await request.get_by_role("button", name="Deny").click()
+        await expect(request.get_by_role("status")).to_contain_text("ada denied it")
+        await row(page, "something newer").click()
+        await expect(page.get_by_role("heading", name="something newer")).to_be_visible()
+        await expect(request).to_have_count(0)
 
 
 async def test_a_long_list_is_extended_when_it_is_asked_for(browser: Browser, stack: Stack) -> None:

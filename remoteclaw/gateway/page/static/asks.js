@@ -33,30 +33,37 @@ export class OpenAsks extends EventTarget {
 }
 
 export function asksView(link, open) {
-  const list = el("ul", { class: "asks" });
   const notice = el("p", { class: "notice", text: "Nothing waits for you." });
+  const { element, look, close } = askList(link, open, { told: (count) => { notice.hidden = count > 0; } });
+  return {
+    element: el("section", {}, el("h1", { text: "Requests" }), notice, element),
+    connected: () => { look(); return open.look(); },
+    close,
+  };
+}
+
+/** Return those of the open requests that fit; `told` gets how many wait. */
+export function askList(link, open, { fits = () => true, told = () => {} }) {
+  const element = el("ul", { class: "asks" });
   const items = new Map();
 
   function look() {
-    const waiting = new Set(open.list.map((ask) => ask.id));
-    for (const ask of open.list) {
+    const found = open.list.filter(fits);
+    const waiting = new Set(found.map((ask) => ask.id));
+    for (const ask of found) {
       if (!items.has(ask.id)) {
         items.set(ask.id, askItem(link, ask, { tag: "li" }));
-        list.append(items.get(ask.id).element);
+        element.append(items.get(ask.id).element);
       } else items.get(ask.id).show(ask);
     }
     for (const [id, item] of items) {
       if (!waiting.has(id)) item.look();  // it never vanishes silently
     }
-    notice.hidden = waiting.size > 0;
+    told(waiting.size);
   }
 
   open.addEventListener("change", look);
-  return {
-    element: el("section", {}, el("h1", { text: "Requests" }), notice, list),
-    connected: () => { look(); return open.look(); },
-    close: () => open.removeEventListener("change", look),
-  };
+  return { element, look, close: () => open.removeEventListener("change", look) };
 }
 
 /** Return a request that is answered in place, and says what became of it. */

@@ -1,19 +1,21 @@
 // Any session: to read, to look after, and to write in as an operator.
 
+import { askList } from "./asks.js";
 import { conversationFrame } from "./conversation.js";
 import { ago, fill } from "./dom.js";
 import { item } from "./messages.js";
 import { sessionPanel } from "./session_panel.js";
 import { sessionWriting } from "./session_writing.js";
 
-export function sessionView(link, sessionKey) {
+export function sessionView(link, sessionKey, asks) {
+  const waiting = askList(link, asks, { fits: (ask) => ask.sessionKey === key });
   const writing = sessionWriting(link, sessionKey);
   const panel = sessionPanel(link, sessionKey);
   const frame = conversationFrame(sessionKey, {
     stop: () => link.call("sessions.stop", { sessionKey: key }),
     mayStop: () => link.scopes.includes("write"),
     panel: panel.element,
-    below: writing.element,
+    below: [waiting.element, writing.element],
   });
   let key = null;
 
@@ -23,6 +25,7 @@ export function sessionView(link, sessionKey) {
     panel.connected();
     try {
       key = (await link.call("sessions.subscribe", { sessionKey })).sessionKey;
+      waiting.look();
       await look();
     } catch (error) {
       frame.complain(error.message);
@@ -47,6 +50,7 @@ export function sessionView(link, sessionKey) {
   }
 
   function close() {
+    waiting.close();
     link.call("sessions.unsubscribe", { sessionKey }).catch(() => {});
   }
 

@@ -75,7 +75,7 @@ export function sessionsList(link) {
     for (const session of found.sessions) {
       if (!rows.has(session.key)) rows.set(session.key, sessionRow());
       const { element: row, show: draw } = rows.get(session.key);
-      draw(session, link.own);
+      draw(session, link.own, wanted.query);
       if (row === place) place = place.nextElementSibling;
       else list.insertBefore(row, place);  // who stays where they are keep the focus
     }
@@ -128,8 +128,8 @@ function sessionRow() {
     else place.removeAttribute("aria-current");
   }
 
-  function show(session, own) {
-    const next = JSON.stringify([session, ago(session.lastMessageMs), own]);
+  function show(session, own, query) {
+    const next = JSON.stringify([session, ago(session.lastMessageMs), own, query]);
     if (next === shown) return;
     shown = next;
     const state = session.asks ? "asks you" : session.state === "idle" ? "" : STATES[session.state];
@@ -139,9 +139,17 @@ function sessionRow() {
     about.textContent = [session.channel, session.agent, state].filter(Boolean).join(" · ");
     at.textContent = ago(session.lastMessageMs);
     excerpt.hidden = !session.excerpt;
-    excerpt.textContent = session.excerpt ? `${session.excerpt.who}: ${session.excerpt.text}` : "";
+    if (session.excerpt) fill(excerpt, `${session.excerpt.who}: `, marked(session.excerpt.text, query));
     mark();
   }
 
   return { element, show, mark };
+}
+
+/** Return a text in parts, of which that is marked that was looked for. */
+function marked(text, query) {
+  const at = text.toLowerCase().indexOf(query.toLowerCase());
+  if (at < 0) return [text];
+  const end = at + query.length;
+  return [text.slice(0, at), el("mark", { text: text.slice(at, end) }), text.slice(end)];
 }
