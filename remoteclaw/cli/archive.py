@@ -1,4 +1,4 @@
-"""The end of what a session does or has said: `stop`, `sessions reset`, `archive` and others."""
+"""What sessions have said, and the end of it: `stop`, `sessions reset`, `archive`, `search` …"""
 
 import sys
 import uuid
@@ -8,7 +8,7 @@ import click
 
 from remoteclaw.cli.access import with_fleet
 from remoteclaw.cli.outcome import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, complain_of_no_workers
-from remoteclaw.cli.output import clock, complain, echo, echo_text, json_option, listing
+from remoteclaw.cli.output import age, clock, complain, echo, echo_text, json_option, listing
 from remoteclaw.cli.sessions import session_argument, sessions
 from remoteclaw.errors import NotFound
 
@@ -124,6 +124,47 @@ async def export_session(fleet: "Fleet", session: str, archived: int | None, for
         echo_text(recorded.decode("utf-8", "replace").removesuffix("\n"))
     else:
         sys.stdout.buffer.write(recorded)
+
+
+@sessions.command("search")
+@click.argument("words")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    metavar="NUMBER",
+    help="How many, newest first.",
+)
+@json_option
+@with_fleet
+async def search_sessions(fleet: "Fleet", words: str, limit: int, as_json: bool) -> None:
+    """List the sessions in which something was said, with the newest place.
+
+    WORDS are found in any case. Ended conversations are not searched.
+    """
+    from remoteclaw.gateway.searching import MOST_LOOKED_AT, search_records
+
+    newest = await fleet.sessions.list(limit=MOST_LOOKED_AT)
+    found = await search_records(fleet, newest, words, most=limit)
+    places = [(view, found.excerpts[view.sid]) for view in found.views]
+    listing(
+        places,
+        as_json=as_json,
+        plain=lambda place: {"id": place[0].sid, "key": str(place[0].key), **place[1].told()},
+        heads=("SESSION", "TITLE", "WHO", "AGE", "TEXT"),
+        row=lambda place: (
+            place[0].sid[:8],
+            place[0].name,
+            place[1].who,
+            age(place[1].at),
+            place[1].text,
+        ),
+        narrows="TEXT",
+        empty="Nobody has said that.",
+    )
+    if found.searched:
+        complain(f"Only the newest {found.searched:,} sessions were searched.")
 
 
 @sessions.command("forget")

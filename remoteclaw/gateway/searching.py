@@ -10,8 +10,10 @@ from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.session.record import read_lines
 from remoteclaw.tools.oversight import Excerpt
 
-__all__ = ["Found", "search_records"]
+__all__ = ["MOST_LOOKED_AT", "Found", "search_records"]
 
+#: How many sessions are looked through at most.
+MOST_LOOKED_AT = 1000
 #: How much is searched at most, in bytes: that takes a quarter of a second.
 MOST_BYTES = 64 * 1024 * 1024
 #: How many records are read in one step.

@@ -44,6 +44,7 @@ FACTS = {
     "usage conversations",
     "sessions trace SID": "reference session status steps usage error",
     "sessions queue SID": "mode debounce_ms cap drop own",
+    "sessions search hello": "id key at who text",
     "sessions archive SID": "number ended_ms messages why",
     "asks list": ASK,
     "asks show ASK": ASK,

@@ -47,6 +47,7 @@ LISTS = (
     "sessions show SID",
     "sessions trace SID",
     "sessions archive SID",
+    "sessions search FORGED",
     "sessions queue SID",
     "deadletters list",
     "asks list",

@@ -1,5 +1,6 @@
 """Operators who look after sessions: what they find, see, set, and write."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from remoteclaw.gateway import searching
 from remoteclaw.messages import Turn
 from remoteclaw.tools.base import Scope
 from tests.support.asks import put_request
+from tests.support.cli import run
 from tests.support.doors import Refused, RpcClient, opened
 from tests.support.pages import login, paged
 from tests.support.stack import REPLIES, Stack, message
@@ -106,6 +108,18 @@ async def test_a_search_that_would_take_long_says_where_it_ended(
 
     assert names(found) == ["number 2", "number 1"]
     assert found["searched"] == 2
+
+
+async def test_the_command_line_finds_what_was_said(stack: Stack) -> None:
+    accepted = await stack.append("hi")
+    await put_record(stack, accepted, "a BLUE whale")
+    found = await asyncio.to_thread(run, stack, "sessions", "search", "blue")
+    nothing = await asyncio.to_thread(run, stack, "sessions", "search", "needle")
+
+    (line,) = found.stdout.splitlines()[1:]
+    assert line.split()[:3] == [accepted.session.sid[:8], "hi", "Bob"]
+    assert line.endswith("a BLUE whale")
+    assert nothing.stdout == "Nobody has said that.\n"
 
 
 async def test_an_operator_sees_what_is_set_and_sets_it(stack: Stack) -> None:

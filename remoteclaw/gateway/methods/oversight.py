@@ -13,7 +13,7 @@ from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.methods.sessions import facts_of, history_of
-from remoteclaw.gateway.searching import search_records
+from remoteclaw.gateway.searching import MOST_LOOKED_AT, search_records
 from remoteclaw.gateway.sessions import find
 from remoteclaw.gateway.traces import find_message, traced
 from remoteclaw.session.record import count_messages
@@ -22,9 +22,6 @@ from remoteclaw.tools.operators import SubscribeParams
 from remoteclaw.tools.sessions import HistoryResult
 
 __all__ = ["HANDLERS"]
-
-#: How many sessions are looked through at most.
-MOST_LOOKED_AT = 1000
 
 
 async def _search(call: Call, params: contract.SearchParams) -> contract.SearchResult:

@@ -53,7 +53,7 @@ function turn(messages) {
   const took = newest.usage?.durationMs ? ` in ${duration(newest.usage.durationMs)}` : "";
   const many = messages.length > 1 ? `, ${messages.length} messages together` : "";
   return el("li", {},
-    el("h3", {}, el("time", { text: moment(oldest.steps[0].atMs) }), ` ${newest.status}${took}${many}`),
+    el("h2", {}, el("time", { text: moment(oldest.steps[0].atMs) }), ` ${newest.status}${took}${many}`),
     messages.map(steps),
     newest.error ? el("p", { class: "problem", text: [newest.error.category, newest.error.detail].filter(Boolean).join(": ") }) : null);
 }
