@@ -65,6 +65,8 @@ OWN = "x-remoteclaw-page"
 MOST_RENDERED = 30_000
 #: How much of a history becomes HTML, in characters: as above, and an item of it is short.
 MOST_OF_HISTORY = 100_000
+#: Which items of it are Markdown: the words of agents and ours.
+MARKDOWN = frozenset(("agent", "error", "notice"))
 #: The types of its files.
 TYPES = {
     "html": "text/html",
@@ -198,7 +200,7 @@ class _PageConnection(Connection):
             return super().payload(result)
         told, room = result.told(), MOST_OF_HISTORY
         for item in reversed(told["items" if "items" in told else "events"]):  # the newest first
-            is_markdown = item.get("role", "agent") == "agent" and item.get("text")
+            is_markdown = item.get("role", "agent") in MARKDOWN and item.get("text")
             if is_markdown and (room := room - len(item["text"])) >= 0:
                 item["html"] = html_of(item["text"])
         return orjson.dumps(told)

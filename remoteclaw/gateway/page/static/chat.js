@@ -23,6 +23,8 @@ export function chatView(link, conversation = null) {
   const early = [];  // what was told before it is known whose chat this is
   let here = null;
   let last = "";
+  let first = null;  // the event with which begins what is shown
+  let answered = null;  // the turn whose answer came last
 
   async function connected() {
     frame.complain("");
@@ -39,6 +41,7 @@ export function chatView(link, conversation = null) {
     early.splice(0).forEach(happened);
     frame.running(here.state !== "idle");
     nowOpen();
+    look(here.state === "idle" ? null : "");
     writing.focus();
   }
 
@@ -46,18 +49,28 @@ export function chatView(link, conversation = null) {
     if (event === "web.event") return payload.conversation === conversation && happened(payload);
     if (!here || payload?.sessionKey !== here.sessionKey) return;
     if (event === "session.ask") return asked(payload);
-    if (event === "session.live") return frame.showLive(payload);
+    if (event === "session.live") return frame.showLive(payload, here.agent);
     if (event === "session.outcome") {
-      frame.running(false);
-      const line = payload.usage && took(payload.usage);
-      if (line) frame.messages.append(line);
+      frame.running(false, { isArriving: Boolean(payload.reply) && payload.turn !== answered });
+      look(payload.turn);
     }
+  }
+
+  /** Show what tools have done; then none runs any more of a turn that is over, or of all: null. */
+  async function look(over) {
+    const history = await link.call("chat.history", { sessionKey: here.sessionKey, limit: 200 }).catch(() => null);
+    const since = Number((first ?? "0").split("-")[0]);
+    frame.grown(() => {
+      if (history) frame.doing.recorded(history.items.filter((item) => (item.sinceMs ?? item.at) >= since));
+      frame.doing.over(over);
+    });
   }
 
   function happened(event) {
     if (!here) { early.push(event); return; }
     if (last && !isLater(event.id, last)) return;  // a second tab, a second connection
     last = event.id;
+    first ??= event.id;
     frame.grown(() => {
       if (event.kind === "message") add(event);
       else if (event.kind === "deletion") known.get(event.message)?.remove();
@@ -73,7 +86,7 @@ export function chatView(link, conversation = null) {
       fill(closed.querySelector(".text"), rendered(event.html));
       return;
     }
-    const made = el("li", { class: ["message", isOwn ? "own" : "agent", event.isError && "error"].filter(Boolean).join(" "), "data-id": event.id },
+    const made = el("li", { class: ["message", isOwn ? "own" : "agent", event.isError && "error"].filter(Boolean).join(" "), "data-id": event.id, "data-at": event.at },
       el("div", { class: "by" },
         el("span", { class: "who", text: isOwn ? "You" : here.agent }),
         event.origin ? el("span", { class: "origin", text: event.origin }) : null,
@@ -82,12 +95,14 @@ export function chatView(link, conversation = null) {
       event.html || event.text ? written(event) : null,
       (event.files ?? []).map((file) => download(event.sid, file)),
       event.card?.choices.length ? cardOf(event.card) : null,
+      event.usage ? took(event.usage) : null,
       el("span", { class: "reactions" }));
-    if (event.card) cards.set(event.card.id, made);
+    if (event.turn) answered = event.turn;
+    const shown = event.turn ? frame.arrived(made, event.text) : made;
+    if (shown === made) frame.put(made, event.at);
+    if (event.card) cards.set(event.card.id, shown);
     if (event.card) show(event.card.id);
-    known.set(event.id, made);
-    if (!isOwn) frame.hideLive();
-    frame.messages.append(made);
+    known.set(event.id, shown);
   }
 
   function asked(ask) {

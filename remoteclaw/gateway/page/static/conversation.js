@@ -1,19 +1,29 @@
 // A conversation as it stands on the page: its head, its messages, and what is going on at its end.
 
+import { doings } from "./doings.js";
 import { el, fill } from "./dom.js";
-import { goingOn } from "./tools.js";
+import { liveText } from "./live.js";
 
 const NEAR_PX = 80;
+/** How long an answer may be on its way: until then, what is known of it stays. */
+const ARRIVES_MS = 3000;
 
 /** Return an empty conversation; `stop()` ends its running turn, by those who may. */
 export function conversationFrame(name, { stop, mayStop = () => true, panel = null, below = null }) {
   const messages = el("ol", { class: "messages", "aria-label": "Messages" });
-  const live = el("div", { class: "live", "aria-live": "off", hidden: true });
+  const live = liveText(messages);
+  const doing = doings(put);
+  let bring = null;
+  let timer = null;  // of the seconds that are counted
+  let leaving = null;  // of live text whose answer doesn't arrive
+  let now = null;  // what goes on, and when that was by this clock
   const title = el("h1", { text: name });
   const about = el("p", { class: "about" });
   const stopping = el("button", { type: "button", class: "stop", hidden: true, onclick: stop }, "Stop");
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
-  const scroller = el("div", { class: "scroller", role: "log", "aria-label": "Conversation", tabindex: "0" }, messages, problem, live);
+  const earlier = el("button", { type: "button", class: "earlier", hidden: true, onclick: more }, "Earlier messages");
+  const scroller = el("div", { class: "scroller", role: "log", "aria-label": "Conversation", tabindex: "0",
+    onscroll: () => { if (scroller.scrollTop < NEAR_PX) more(); } }, earlier, messages, problem);
   const element = el("section", { class: "conversation" },
     el("div", { class: "head" }, title, about, stopping, panel), scroller, below);
 
@@ -24,30 +34,81 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
     if (isNear) scroller.scrollTop = scroller.scrollHeight;
   }
 
+  /** Change what stands above: what a person reads stays where it is. */
+  function above(change) {
+    const left = scroller.scrollHeight - scroller.scrollTop;
+    change();
+    scroller.scrollTop = scroller.scrollHeight - left;
+  }
+
+  /** Offer what is earlier, which `next()` brings; null: there is nothing. */
+  function offerEarlier(next) {
+    bring = next;
+    earlier.hidden = !next;
+  }
+
+  async function more() {
+    if (!bring || earlier.disabled) return;
+    earlier.disabled = true;
+    await bring().catch((error) => complain(error.message));
+    earlier.disabled = false;
+  }
+
   function complain(words) {
     problem.hidden = !words;
     problem.textContent = words;
   }
 
-  function hideLive() {
-    live.hidden = true;
-    fill(live);
+  /** Put an element behind all that is older. */
+  function put(made, at) {
+    let before = live.element;
+    for (let each = before ? before.previousSibling : messages.lastChild; each && Number(each.dataset.at) > at; each = each.previousSibling) before = each;
+    made.dataset.at = at;
+    messages.insertBefore(made, before);
   }
 
-  /** Say whether a turn runs. */
-  function running(isRunning) {
+  /** Show an answer: live text becomes it, or else makes room. Return the element that it has. */
+  function arrived(made, text) {
+    const shown = live.become(made, text);
+    if (!shown) live.hide();
+    return shown ?? made;
+  }
+
+  function clear() {
+    doing.clear();
+    live.hide();
+    fill(messages);
+  }
+
+  /** Say whether a turn runs; one that has ended may have an answer on its way. */
+  function running(isRunning, { isArriving = false } = {}) {
     stopping.hidden = !isRunning || !mayStop();
-    if (!isRunning) hideLive();
+    clearTimeout(leaving);
+    if (isRunning) return;
+    clearInterval(timer);
+    timer = null;
+    if (isArriving) leaving = setTimeout(() => live.hide(), ARRIVES_MS);
+    else live.hide();
   }
 
-  /** Show what is going on, as `session.live` tells it. */
-  function showLive(now) {
+  /** Show what is going on, as `session.live` tells it; `who` works. */
+  function showLive(told, who = "agent") {
     grown(() => {
       running(true);
-      live.hidden = false;
-      fill(live, goingOn(now));
+      now = { ...told, at: told.at - Date.now() };
+      doing.live(told);
+      live.show(told, who, told.at - told.since_ms);
+      tick();
     });
+    timer ??= setInterval(tick, 1000);
   }
 
-  return { element, messages, title, about, grown, complain, running, showLive, hideLive };
+  function tick() {
+    if (!scroller.isConnected) return clearInterval(timer);
+    const atMs = Date.now() + now.at;
+    doing.tick(atMs);
+    live.tick(atMs - now.since_ms);
+  }
+
+  return { element, messages, title, about, doing, put, arrived, clear, grown, above, offerEarlier, complain, running, showLive };
 }

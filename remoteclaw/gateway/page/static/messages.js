@@ -1,6 +1,9 @@
 // How messages look: what somebody wrote, the files of it, and what a turn took.
 
-import { count, el, moment, rendered, size } from "./dom.js";
+import { count, duration, el, moment, rendered, size } from "./dom.js";
+import { callOf, planCard, toolCard } from "./tools.js";
+
+const SPEAKERS = { agent: "agent", error: "RemoteClaw", notice: "RemoteClaw" };
 
 /** Return a text as the gateway has made HTML of it, or as it is: of a very long one it makes none. */
 export function written({ html, text }) {
@@ -9,15 +12,14 @@ export function written({ html, text }) {
 
 /** Return an item of a session's record. */
 export function item(recorded) {
-  if (recorded.role === "tool") {
-    return el("li", { class: "tool-use" }, el("details", {},
-      el("summary", {}, el("span", { class: "tool", text: recorded.tool ?? "tool" }), " ", el("time", { text: moment(recorded.at) })),
-      el("pre", { text: recorded.text })));
+  if (recorded.role === "tool" || recorded.role === "plan") {
+    const made = recorded.role === "tool" ? toolCard() : planCard();
+    made.update(recorded.role === "tool" ? callOf(recorded) : recorded.steps, true);
+    return made.element;
   }
-  const isAgent = recorded.role === "agent";
-  return el("li", { class: `message ${isAgent ? "agent" : "own"}` },
+  return el("li", { class: { agent: "message agent", error: "message error", notice: "message notice" }[recorded.role] ?? "message own" },
     el("div", { class: "by" },
-      el("span", { class: "who", text: isAgent ? "agent" : recorded.from ?? recorded.role }),
+      el("span", { class: "who", text: SPEAKERS[recorded.role] ?? recorded.from ?? recorded.role }),
       el("time", { text: moment(recorded.at) })),
     written(recorded));
 }
@@ -25,11 +27,11 @@ export function item(recorded) {
 /** Return what a turn took, in words; null if nothing is known. */
 export function took(usage) {
   const words = [
-    usage.duration_s && `${Math.round(usage.duration_s)} s`,
-    usage.output_tokens && `${count(usage.output_tokens)} tokens`,
-    usage.cost_usd && `$${usage.cost_usd.toFixed(2)}`,
+    usage.durationMs && duration(usage.durationMs),
+    usage.outputTokens && `${count(usage.outputTokens)} tokens`,
+    usage.costUsd && `$${usage.costUsd.toFixed(2)}`,
   ].filter(Boolean).join(" · ");
-  return words ? el("li", { class: "ended", text: words }) : null;
+  return words ? el("p", { class: "ended", text: words }) : null;
 }
 
 /** Return a file that can be saved: nothing that an agent sends is shown as a page or a picture. */

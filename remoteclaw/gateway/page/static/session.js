@@ -2,10 +2,12 @@
 
 import { askList } from "./asks.js";
 import { conversationFrame } from "./conversation.js";
-import { ago, fill } from "./dom.js";
+import { ago } from "./dom.js";
 import { item } from "./messages.js";
 import { sessionPanel } from "./session_panel.js";
 import { sessionWriting } from "./session_writing.js";
+
+const PAGE = 200;
 
 export function sessionView(link, sessionKey, asks) {
   const waiting = askList(link, asks, { fits: (ask) => ask.sessionKey === key });
@@ -17,6 +19,7 @@ export function sessionView(link, sessionKey, asks) {
     panel: panel.element,
     below: [waiting.element, writing.element],
   });
+  const known = new Set();
   let key = null;
 
   async function connected() {
@@ -32,21 +35,55 @@ export function sessionView(link, sessionKey, asks) {
     }
   }
 
-  async function look() {
+  async function look(over = "") {
     const [history, facts] = await Promise.all([
-      link.call("chat.history", { sessionKey: key, limit: 200 }).catch(() => ({ items: [] })),
+      link.call("chat.history", { sessionKey: key, limit: PAGE }).catch(() => null),
       link.call("sessions.show", { sessionKey: key }),
     ]);
     frame.title.textContent = facts.label ?? facts.title ?? key;
     frame.about.textContent = `${facts.channel} · ${facts.agent} · last message ${ago(facts.lastMessageMs)}${facts.waiting ? ` · ${facts.waiting} waiting` : ""}`;
-    frame.running(facts.state !== "idle");
-    frame.grown(() => fill(frame.messages, history.items.map(item)));
+    const isWorking = facts.state !== "idle";
+    frame.grown(() => {
+      if (history) bring(history);
+      frame.doing.over(isWorking ? over : null);
+      frame.running(isWorking);
+    });
+  }
+
+  /** Show the newest of a record; if nothing of it is known, it is another conversation. */
+  function bring({ items, before }) {
+    if (![...keyed(items)].some(([name]) => known.has(name))) {
+      if (known.size) frame.clear();
+      known.clear();
+      offer(before);
+    }
+    show(items, (made, { role, text }) => role === "agent" ? frame.arrived(made, text) : made);
+  }
+
+  function offer(before) {
+    frame.offerEarlier(before ? async () => {
+      const older = await link.call("chat.history", { sessionKey: key, limit: PAGE, before });
+      frame.above(() => show(older.items, (made) => made));
+      offer(older.before);
+    } : null);
+  }
+
+  /** Show what is recorded and not shown yet, as elements that `become` returns. */
+  function show(items, become) {
+    frame.doing.recorded(items);
+    for (const [name, recorded] of keyed(items)) {
+      if (known.has(name) || recorded.role === "tool" || recorded.role === "plan") continue;
+      known.add(name);
+      const made = item(recorded);
+      made.dataset.at = recorded.at;
+      if (become(made, recorded) === made) frame.put(made, recorded.at);
+    }
   }
 
   function told({ event, payload }) {
     if (!key || payload?.sessionKey !== key) return;
     if (event === "session.live") frame.showLive(payload);
-    if (event === "session.outcome") look();
+    if (event === "session.outcome") look(payload.turn).catch(() => {});  // once it is back, it looks again
   }
 
   function close() {
@@ -55,4 +92,14 @@ export function sessionView(link, sessionKey, asks) {
   }
 
   return { element: frame.element, connected, told, close };
+}
+
+/** Yield each item of a record with a name for it: several of one moment are told apart. */
+function* keyed(items) {
+  const counts = {};
+  for (const recorded of items) {
+    const name = `${recorded.role} ${recorded.at}`;
+    counts[name] = (counts[name] ?? 0) + 1;
+    yield [`${name} ${counts[name]}`, recorded];
+  }
 }
