@@ -7,7 +7,7 @@ from typing import Self
 import orjson
 
 from remoteclaw.fleet import keys
-from remoteclaw.messages import Entry, SessionKey, hops_of, via_of
+from remoteclaw.messages import Entry, SessionKey, hops_of, relays_of, via_of
 
 __all__ = ["Caller", "Grant", "RunningTurn", "call_name"]
 
@@ -48,6 +48,11 @@ class RunningTurn:
     def hops(self) -> int:
         """How many turns there were since a person, or the clock, wrote something."""
         return hops_of(self.entries)
+
+    @property
+    def relays(self) -> int:
+        """How many of them were about results, this one included."""
+        return relays_of(self.entries)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ __all__ = [
     "origin_of",
     "people_of",
     "person",
+    "relays_of",
     "stream_order",
     "via_of",
 ]
@@ -48,6 +49,8 @@ class Provenance(BaseModel):
     gets its result."""
     hops: int = 0
     """The number of turns since a person, or the clock, wrote something."""
+    relays: int = 0
+    """How many of them were about results of tasks."""
     run: str | None = None
     """Of a result: the name of what has ended, as it was given when it began."""
     status: str | None = None
@@ -159,6 +162,11 @@ def via_of(entries: Iterable[Entry]) -> tuple[str, ...]:
 def hops_of(entries: Iterable[Entry]) -> int:
     """Return how many turns led to these entries since a person, or the clock, wrote something."""
     return min((entry.provenance.hops if entry.provenance else 0 for entry in entries), default=0)
+
+
+def relays_of(entries: Iterable[Entry]) -> int:
+    """Return how many of those turns were about results, the one of these entries included."""
+    return min((each.provenance.relays if each.provenance else 0 for each in entries), default=0)
 
 
 @dataclass(frozen=True, slots=True)

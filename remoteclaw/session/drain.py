@@ -22,7 +22,7 @@ from remoteclaw.messages import Entry
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.bridge import open_bridge
 from remoteclaw.session.inbox import read_inbox
-from remoteclaw.session.queue import Next, after_turn, typing_pause_s
+from remoteclaw.session.queue import Next, after_turn, settling_pause_s, typing_pause_s
 from remoteclaw.session.turn import TurnRunner
 
 __all__ = ["Drain"]
@@ -100,6 +100,7 @@ class Drain:
                     continue  # a message came before the lease was closed
                 if last:
                     waiting = await _wait_while_typing(lease, runner, waiting, now_ms=last.at_ms)
+                waiting = await self._wait_for_results(lease, waiting)
                 if turns and self._config_has_changed():  # the next drain reads it
                     return await _release(lease, keeper)
                 last = await runner.run(waiting)
@@ -116,6 +117,15 @@ class Drain:
                 case Next.LINGER:
                     await self._linger(lease)
                     last = None  # a message that comes meanwhile is answered at once
+
+    async def _wait_for_results(self, lease: Lease, waiting: list[Entry]) -> list[Entry]:
+        """Wait while results of tasks come that end together; return the entries that wait then."""
+        while waiting and waiting[0].origin == "result":
+            pause_s = settling_pause_s(waiting, now_ms=await self._fleet.scripts.now_ms())
+            if not pause_s or await lease.stays_quiet(pause_s):
+                break
+            waiting = await read_inbox(lease)
+        return waiting
 
     async def _linger(self, lease: Lease) -> None:
         """Wait for the next message, unless other sessions wait or the worker is asked to end."""

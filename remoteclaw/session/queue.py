@@ -28,6 +28,7 @@ __all__ = [
     "newcomer",
     "next_batch",
     "reaction",
+    "settling_pause_s",
     "takes_newcomers",
     "typing_pause_s",
 ]
@@ -36,6 +37,9 @@ __all__ = [
 MOST_ATTEMPTS = 3
 #: A session's share: after so many turns, or so many seconds, other sessions that wait go first.
 MOST_TURNS, MOST_SECONDS = 8, 60.0
+#: How long no result must have come, so that those of tasks that end together share a turn, and how
+#: long the first of them waits at most, in milliseconds.
+SETTLE_MS, MOST_SETTLE_MS = 500, 2000
 
 
 # -- what makes the next turn ---------------------------------------------------------------------
@@ -88,7 +92,9 @@ def next_batch(
     if queue.mode == "interrupt":  # only a turn about people's messages may be interrupted
         is_chat = kept[0].origin == "chat"
         kept = list(itertools.takewhile(lambda e: (e.origin == "chat") == is_chat, kept))
-    together = kept if queue.mode in ("collect", "interrupt") else kept[:1]
+    together = kept
+    if queue.mode not in ("collect", "interrupt"):
+        together = list(itertools.takewhile(_is_result, kept)) or kept[:1]
     batch = [entry for entry in up_to_command if entry.id in left_out or entry in together]
     return NextBatch(_ids(batch), left_out=left_out)
 
@@ -107,6 +113,17 @@ def typing_pause_s(waiting: Sequence[Entry], queue: QueueConfig, *, now_ms: int)
         return 0.0
     left_ms = queue.debounce_ms - max(0, now_ms - newest.at_ms)
     return max(0, left_ms) / 1000
+
+
+def settling_pause_s(waiting: Sequence[Entry], *, now_ms: int) -> float:
+    """Return for how many seconds more results may come; 0 if the next turn begins now.
+
+    `now_ms` is on Redis' clock. Only results wait for each other: a person waits for an answer.
+    """
+    if not all(map(_is_result, waiting)):
+        return 0.0
+    until_ms = min(waiting[-1].at_ms + SETTLE_MS, waiting[0].at_ms + MOST_SETTLE_MS)
+    return max(0, until_ms - now_ms) / 1000
 
 
 # -- what becomes of a batch that has begun -------------------------------------------------------
@@ -255,6 +272,11 @@ def after_turn(ended: Finished, *, turns: int, seconds: float, is_leaving: bool)
 def _is_command(entry: Entry) -> bool:
     """Whether an entry is a command, of the chat or for the agent's CLI."""
     return bool(entry.is_command) or command_of(entry) is not None
+
+
+def _is_result(entry: Entry) -> bool:
+    """Whether an entry is the result of a task, of which the chat is to hear."""
+    return entry.origin == "result" and entry.deliver == "channel"
 
 
 def _ids(entries: Sequence[Entry]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from remoteclaw.messages import (
     Turn,
     hops_of,
     people_of,
+    relays_of,
     via_of,
 )
 
@@ -45,7 +46,8 @@ def provenance_of_message(caller: Caller | None) -> Provenance | None:
     assert caller.turn is not None, "it was checked"
     own = caller.session
     via = dict.fromkeys((*caller.turn.via, own.sid))
-    return Provenance(by=str(own), via=tuple(via), hops=caller.turn.hops + 1)
+    turn = caller.turn
+    return Provenance(by=str(own), via=tuple(via), hops=turn.hops + 1, relays=turn.relays)
 
 
 def provenance_of_task(
@@ -59,6 +61,7 @@ def provenance_of_task(
         by=str(parent),
         via=(*(key.sid for key in reversed(above)), parent.sid),
         hops=caller.turn.hops + 1 if caller and caller.turn else 1,
+        relays=caller.turn.relays if caller and caller.turn else 0,
         parent=str(parent),
     )
 
@@ -95,6 +98,7 @@ def result_of(
         by=str(lease.session),
         via=tuple(sid for sid in via_of(turn.entries) if sid != parent.sid),
         hops=hops_of(turn.entries) + 1,
+        relays=relays_of(turn.entries) + 1,
         run=run,
         status=status,
         label=state.label,

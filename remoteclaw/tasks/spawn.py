@@ -65,12 +65,23 @@ def check_depth(config: Config, parent: SessionView) -> None:
 
 
 def check_hops(config: Config, caller: Caller | None) -> None:
-    """Refuse to set another turn going after too many in a row without a person."""
+    """Refuse to set another turn going after too many in a row without a person.
+
+    Of turns about results there may be fewer: agents that start tasks about what tasks have found
+    don't end by themselves.
+    """
     if caller and caller.turn and caller.turn.hops >= config.sessions.max_hops:
         raise CallRefused(
             "FORBIDDEN",
             f"Sessions have set each other going {caller.turn.hops} times in a row: a person has "
             "to write something first (max_hops in [sessions]).",
+        )
+    if caller and caller.turn and caller.turn.relays >= config.sessions.max_relays:
+        raise CallRefused(
+            "FORBIDDEN",
+            f"This is turn {caller.turn.relays} in a row about results: nothing new is started "
+            "until a person writes. Say what was found, and that they have to write for more "
+            "(max_relays in [sessions]).",
         )
 
 

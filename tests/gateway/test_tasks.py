@@ -304,6 +304,27 @@ async def test_sessions_dont_set_each_other_going_for_ever(stack: Stack) -> None
     assert why.startswith("Sessions have set each other going 3 times in a row")
 
 
+async def test_results_start_nothing_new_for_ever_and_are_all_told(stack: Stack) -> None:
+    """Until a person writes; the agent is told what to tell them."""
+    may(stack, sessions={"max_relays": 2})
+    turn = await begin_turn(stack, HANDLERS)
+    for number in range(2):
+        started = await call(stack, turn, "sessions_spawn", prompt=f"look {number}")
+        await work(stack, started.child_session_key)
+        await turn.finish()
+        result = (await entries(stack, turn.lease.session))[-1]
+        assert result.provenance is not None
+        assert result.provenance.relays == number + 1
+        assert await turn.lease.turns.begin([result.id])
+    why = await refused(stack, turn, "sessions_spawn", prompt="more")
+    await turn.finish()
+    written = await stack.append("go on")
+    assert await turn.lease.turns.begin([written.entry_id])
+
+    assert why.startswith("This is turn 2 in a row about results: nothing new is started")
+    assert (await call(stack, turn, "sessions_spawn", prompt="more")).status == "accepted"
+
+
 # -- looking after them ----------------------------------------------------------------------------
 
 

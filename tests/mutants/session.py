@@ -4,6 +4,24 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a turn for each of results that come together",
+        before="waiting = await self._wait_for_results(lease, waiting)",
+        after="pass",
+        test="test_results_that_come_together_make_one_turn",
+    ),
+    Mutant(
+        "a turn for each result in `followup`",
+        before="together = list(itertools.takewhile(_is_result, kept)) or kept[:1]",
+        after="together = kept[:1]",
+        test="test_results_that_come_together_make_one_turn",
+    ),
+    Mutant(
+        "results that wait for each other for ever",
+        before="until_ms = min(waiting[-1].at_ms + SETTLE_MS, waiting[0].at_ms + MOST_SETTLE_MS)",
+        after="until_ms = waiting[-1].at_ms + SETTLE_MS",
+        test="test_only_results_wait_for_results_and_not_for_long",
+    ),
+    Mutant(
         "a request that goes to the conversation all the same",
         before="chat=self._approvals.chat,",
         after="",

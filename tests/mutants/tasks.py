@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "results that start something new for ever",
+        before="relays=relays_of(turn.entries) + 1,",
+        after="relays=0,",
+        test="test_results_start_nothing_new_for_ever_and_are_all_told",
+    ),
+    Mutant(
         "sessions that set each other going for ever",
         before="hops=hops_of(turn.entries) + 1,",
         after="hops=0,",

@@ -5,9 +5,11 @@ import pytest
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.messages import Provenance
+from remoteclaw.messages import Entry, Origin, Provenance
+from remoteclaw.session.queue import settling_pause_s
 from tests.support.conversations import answers, append, busy, drain, dying, go, renewed
 from tests.support.stack import Stack, message, said
+from tests.support.waiting import HANG_S, eventually
 
 
 def configure(stack: Stack, **queue: object) -> None:
@@ -114,6 +116,59 @@ async def result(stack: Stack, parent: Accepted, task: str) -> Accepted:
     view = await stack.fleet.sessions.view(key.sid)
     assert view is not None
     return Accepted(key, str(view.last_entry), False)
+
+
+@pytest.mark.parametrize("mode", ["followup", "collect"])
+async def test_results_that_come_together_make_one_turn(
+    agent: Stack, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the session is idle; what a person writes ends the waiting."""
+    for name in ("SETTLE_MS", "MOST_SETTLE_MS"):
+        monkeypatch.setattr(f"remoteclaw.session.queue.{name}", HANG_S * 1000)
+    configure(agent, mode=mode)
+    first = await agent.append("hi")
+    await drain(agent, first)
+    one = await result(agent, first, "one")
+    task = drain(agent, first)
+
+    async def is_served() -> bool:
+        view = await agent.fleet.sessions.view(first.session.sid)
+        return view is not None and view.status == "running"
+
+    await eventually(is_served)
+    two, three = [await result(agent, first, text) for text in ("two", "three")]
+    assert await outcomes_so_far(agent, one, two, three) == ["accepted"] * 3
+    await agent.append("now")
+    await task
+
+    turns = {(await agent.outcome(each)).turn for each in (one, two, three)}
+    assert turns == {one.entry_id}
+
+
+async def outcomes_so_far(stack: Stack, *accepted: Accepted) -> list[str]:
+    return [(await stack.outcome_so_far(each)).status for each in accepted]
+
+
+@pytest.mark.parametrize(
+    ("origins", "at_ms", "pause_s"),
+    [
+        (("result",), (0,), 0.5),
+        (("result", "result"), (0, 300), 0.5),
+        (("result", "result"), (0, 1800), 0.2),  # the first one has waited long enough
+        (("result", "chat"), (0, 300), 0.0),
+        (("chat",), (0,), 0.0),
+    ],
+)
+def test_only_results_wait_for_results_and_not_for_long(
+    origins: tuple[Origin, ...], at_ms: tuple[int, ...], pause_s: float
+) -> None:
+    waiting = [
+        Entry(f"{at}-0", message("x"), origin=origin)
+        for at, origin in zip(at_ms, origins, strict=True)
+    ]
+
+    assert settling_pause_s(waiting, now_ms=at_ms[-1]) == pause_s
+    assert settling_pause_s(waiting, now_ms=at_ms[-1] + 60_000) == 0
 
 
 @pytest.mark.parametrize("mode", ["interrupt", "steer"])

@@ -50,6 +50,9 @@ class SessionsConfig(Section):
     max_hops: Annotated[int, BY_PEOPLE] = Field(default=30, ge=1, le=1000)
     """How many turns in a row may each be started by the one before; after that, a person or a cron
     job has to write first."""
+    max_relays: Annotated[int, BY_PEOPLE] = Field(default=3, ge=1, le=1000)
+    """How many turns in a row may be about results of tasks and start something new; in the last
+    one, nothing is started until a person or a cron job has written."""
     keep_archived: Annotated[int, BY_PEOPLE] = Field(default=10, ge=0, le=1000)
     """How many ended conversations of a session are kept, each for as long as a record is; the
     oldest go first."""
