@@ -232,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "a resumed codex is told its prompt each time",
-        before="if session_id is None or prompt == spec.note:",
+        before="if session_id is None or prompt == known:",
         after="if session_id is None:",
         test="test_after_an_idle_time_only_the_new_message_is_new[codex]",
     ),
