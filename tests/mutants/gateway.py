@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a heading that leaves one out",
+        before='return "".join(_blocks(blocks, FIRST_HEADING - highest))',
+        after='return "".join(_blocks(blocks, FIRST_HEADING - 1))',
+        test="test_headings_begin_below_the_name_of_who_wrote_whatever_the_highest_is",
+    ),
+    Mutant(
         "a cookie that an unencrypted connection may carry",
         before="secure=is_encrypted",
         after="secure=False",

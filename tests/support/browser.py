@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
 from remoteclaw.tools.base import Scope
 from tests.support.doors import Door
@@ -19,7 +19,8 @@ __all__ = ["DESK", "PHONE", "installed", "launched", "logged_in"]
 
 #: The variable that names a Chromium, and what one is called that is installed.
 VARIABLE, NAMES = "REMOTECLAW_TEST_CHROMIUM", ("chromium", "chromium-browser", "google-chrome")
-DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 800}
+DESK: ViewportSize = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 800}
 #: It runs in no sandbox of its own: tests run as root in containers, and it sees our page alone.
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 

@@ -23,7 +23,8 @@ from remoteclaw.markdown import (
 
 __all__ = ["html_of"]
 
-#: What an answer's highest heading is on the page, below the page's own and the conversation's.
+#: What an answer's highest heading is on the page, below the page's own and that of who wrote it:
+#: those who listen go from heading to heading, and none is left out between them.
 FIRST_HEADING = 3
 #: The box of a task, as it is shown and as it is read aloud.
 _BOXES = {True: ("☑", "done"), False: ("☐", "to do")}
@@ -31,37 +32,39 @@ _BOXES = {True: ("☑", "done"), False: ("☐", "to do")}
 
 def html_of(markdown: str) -> str:
     """Return a Markdown text as HTML."""
-    return "".join(_blocks(blocks_of(markdown)))
+    blocks = list(blocks_of(markdown))
+    highest = min((one.level for one in blocks if isinstance(one, Heading)), default=1)
+    return "".join(_blocks(blocks, FIRST_HEADING - highest))
 
 
-def _blocks(blocks: Iterable[Block]) -> Iterator[str]:
+def _blocks(blocks: Iterable[Block], lower: int) -> Iterator[str]:
     for block in blocks:
-        yield from _block(block)
+        yield from _block(block, lower)
 
 
-def _block(block: Block) -> Iterator[str]:
+def _block(block: Block, lower: int) -> Iterator[str]:
     match block:
         case Paragraph(spans):
             yield from _within("p", spans)
         case Heading(level, spans):
-            yield from _within(f"h{min(6, FIRST_HEADING - 1 + level)}", spans)
+            yield from _within(f"h{min(6, max(FIRST_HEADING, level + lower))}", spans)
         case CodeBlock(language, text):
             # `tabindex`: who has no mouse scrolls what is wider than the page.
             yield f'<pre tabindex="0" data-language="{escape(language)}"><code>{escape(text)}'
             yield "</code></pre>"
         case ListBlock():
-            yield from _list(block)
+            yield from _list(block, lower)
         case Table():
             yield from _table(block)
         case Quote(blocks):
             yield "<blockquote>"
-            yield from _blocks(blocks)
+            yield from _blocks(blocks, lower)
             yield "</blockquote>"
         case Rule():
             yield "<hr>"
 
 
-def _list(block: ListBlock) -> Iterator[str]:
+def _list(block: ListBlock, lower: int) -> Iterator[str]:
     first, tag = block.start, "ul" if block.start is None else "ol"
     yield f'<{tag} start="{first}">' if first not in (None, 1) else f"<{tag}>"
     for item in block.items:
@@ -72,9 +75,9 @@ def _list(block: ListBlock) -> Iterator[str]:
         match item.blocks:
             case (Paragraph(spans), *rest):  # most items are a line
                 yield from _spans(spans)
-                yield from _blocks(rest)
+                yield from _blocks(rest, lower)
             case blocks:
-                yield from _blocks(blocks)
+                yield from _blocks(blocks, lower)
         yield "</li>"
     yield f"</{tag}>"
 

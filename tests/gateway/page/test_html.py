@@ -123,3 +123,8 @@ def test_all_that_markdown_has_is_there() -> None:
         '<td class="right"><em>2</em></td></tr></tbody></table></div>'
         '<blockquote><p dir="auto">said</p></blockquote><hr>'
     )
+
+
+def test_headings_begin_below_the_name_of_who_wrote_whatever_the_highest_is() -> None:
+    assert html_of("## A\n\n### b") == '<h3 dir="auto">A</h3><h4 dir="auto">b</h4>'
+    assert '<h3 dir="auto">c</h3>' in html_of("> # c\n\n### d")

@@ -1,12 +1,17 @@
 """The page on a phone, without a mouse, and for those who listen to it."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest_asyncio
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
-from tests.support.browser import PHONE, launched, logged_in
+from tests.support.bridges import claude_script
+from tests.support.browser import DESK, PHONE, launched, logged_in
+from tests.support.day import EXPLAINED
 from tests.support.doors import opened
 from tests.support.stack import Stack
 
@@ -112,3 +117,52 @@ async def test_a_touch_keyboard_comes_when_asked_for_and_its_enter_makes_a_line(
         await page.get_by_role("button", name="Send").tap()
         await expect(page.locator(".message.own")).to_contain_text("wall.png")
         await expect(message).not_to_be_focused()
+
+
+#: Asks, behind an answer with what Markdown has, whether it may publish.
+_ASKING = """
+while True:
+    echo(heard())
+    delta(TEXT)
+    say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',
+        tool_name='Bash', input=dict(command='npm version 2.1.0 && npm publish')))
+    heard('control_response')
+    result('Published.')
+"""
+
+
+async def test_axe_finds_nothing_on_any_view(
+    browser: Browser, stack: Stack, directory: Path
+) -> None:
+    """On a dark phone, and on a light wide screen."""
+    command = list(claude_script(directory, _ASKING.replace("TEXT", repr(EXPLAINED))))
+    stack.configure({"runtime": "claude", "command": command})
+    await stack.start_worker()
+    # Its script is no part of the page, whose policy would refuse it.
+    async with opened(stack) as door, logged_in(browser, stack, door, bypass_csp=True) as page:
+        await page.get_by_label("Message", exact=True).fill("Publish 2.1.")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("button", name="Allow").first).to_be_visible()
+        (asking,) = await stack.fleet.asks.waiting()
+        session = f"s/{quote(str(asking.session), safe='')}"
+        faults: list[str] = []
+        for place in ("", session, "requests", "cron", "fleet"):
+            await page.goto(f"{door.url}/#/{place}")
+            await expect(page.get_by_role("heading", level=1)).to_be_visible()
+            faults += [fault async for fault in faults_of(page)]
+        await page.get_by_role("button", name="Log out").click()
+        await expect(page.get_by_role("main")).to_contain_text("You are logged out.")
+        faults += [fault async for fault in faults_of(page)]
+    assert not faults, "\n".join(faults)
+
+
+async def faults_of(page: Page) -> AsyncIterator[str]:
+    """Yield what axe finds wrong with what is shown."""
+    await page.set_viewport_size(PHONE)
+    await page.emulate_media(color_scheme="dark")
+    for _ in range(2):
+        found = await Axe().run(page)
+        if found.violations_count:
+            yield f"{page.url}: {found.generate_report()}"
+        await page.set_viewport_size(DESK)
+        await page.emulate_media(color_scheme="light")

@@ -88,7 +88,7 @@ export function chatView(link, conversation = null) {
     }
     const made = el("li", { class: ["message", isOwn ? "own" : "agent", event.isError && "error"].filter(Boolean).join(" "), "data-id": event.id, "data-at": event.at },
       el("div", { class: "by" },
-        el("span", { class: "who", text: isOwn ? "You" : here.agent }),
+        el("h2", { class: "who", text: isOwn ? "You" : here.agent }),
         event.origin ? el("span", { class: "origin", text: event.origin }) : null,
         el("time", { datetime: new Date(event.at).toISOString(), text: moment(event.at) })),
       event.replyTo ? quote(event.replyTo) : null,

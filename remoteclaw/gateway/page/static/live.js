@@ -17,7 +17,7 @@ export function liveText(messages) {
   function show(now, who, ms) {
     said = now.text.trim();
     const wanted = el("li", { class: "live", "aria-busy": "true" },  // it is read aloud as a message
-      el("div", { class: "by" }, el("span", { class: "who", text: who }), el("span", { class: "since", text: since(ms) })),
+      el("div", { class: "by" }, el("h2", { class: "who", text: who }), el("span", { class: "since", text: since(ms) })),
       said ? written(now) : el("p", { class: "thinking", text: "…" }));
     if (element) morph(element, wanted);
     else messages.append(element = wanted);

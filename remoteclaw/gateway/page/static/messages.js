@@ -19,7 +19,7 @@ export function item(recorded) {
   }
   return el("li", { class: { agent: "message agent", error: "message error", notice: "message notice" }[recorded.role] ?? "message own" },
     el("div", { class: "by" },
-      el("span", { class: "who", text: SPEAKERS[recorded.role] ?? recorded.from ?? recorded.role }),
+      el("h2", { class: "who", text: SPEAKERS[recorded.role] ?? recorded.from ?? recorded.role }),
       el("time", { text: moment(recorded.at) })),
     written(recorded));
 }
