@@ -172,6 +172,8 @@ class Written(Result):
     session_key: str
     run_id: str
     """Names the message: `agent.wait` and `sessions.trace` take it."""
+    who: str
+    """Who has written it, as the agent, the chat and the record are told."""
 
 
 METHODS = (

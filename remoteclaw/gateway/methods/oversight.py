@@ -172,11 +172,12 @@ async def _write(call: Call, params: contract.WriteParams) -> contract.Written:
             "before it sends it to the agent as a message.",
         )
     name = call.operator.name
+    who = f"{name} on the page" if call.is_from_page else f"the operator {name}"
     message = target.message(
         id=f"written-{call.id}",
         text=unescaped(params.message),
         from_="operator",
-        user_name=f"{name} on the page" if call.is_from_page else f"the operator {name}",
+        user_name=who,
         timestamp=now_ms(),
     )
     entry_id = await call.fleet.calls.entry(
@@ -189,7 +190,7 @@ async def _write(call: Call, params: contract.WriteParams) -> contract.Written:
         deliver="channel",
         people=call.people(target),
     )
-    return contract.Written(session_key=str(target), run_id=f"{target.sid}-{entry_id}")
+    return contract.Written(session_key=str(target), run_id=f"{target.sid}-{entry_id}", who=who)
 
 
 HANDLERS: Mapping[str, Handler] = {

@@ -61,16 +61,18 @@ async def test_a_session_is_found_read_looked_after_and_written_in(
 
         await page.get_by_label("Message to this session").fill("slow")
         await page.keyboard.press("Enter")
+        written = page.locator(".message").filter(has_text="ada on the page")
+        await expect(written).to_contain_text("slow")
         await expect(page.locator(".live .text")).to_contain_text("1 2 3")
         await page.get_by_role("button", name="Stop").click()
-        await expect(page.locator(".message").filter(has_text="ada on the page")).to_contain_text(
-            "slow"
-        )
+        await expect(page.locator(".live")).to_be_hidden()
+        await expect(written).to_have_count(1)
+        await page.get_by_text("Ended conversations").click()
+        await expect(page.get_by_text("None is kept.")).to_be_visible()
         await page.get_by_role("button", name="End the conversation").click()
         await page.get_by_role("button", name="End it").click()
         await expect(page.get_by_text("The conversation has ended")).to_be_visible()
         await expect(page.locator(".scroller .message")).to_have_count(0)
-        await page.get_by_text("Ended conversations").click()
         await page.get_by_text("operator: reset").click()
         await expect(page.locator(".archive .message").first).to_contain_text("find the leak")
 

@@ -5,7 +5,7 @@ import { item } from "./messages.js";
 
 const PAGE = 100;
 
-/** Return the list of them, which is looked for when it is opened. */
+/** Return the list of them, which is looked for when it is opened, or by `look`. */
 export function archivePanel(link, sessionKey) {
   const list = el("ul", { class: "ended-list" });
   const element = el("details", { class: "archive", ontoggle: () => element.open && look() },
@@ -20,7 +20,7 @@ export function archivePanel(link, sessionKey) {
     }
   }
 
-  return element;
+  return { element, look: () => element.open && look() };
 }
 
 function conversation(link, sessionKey, { endedMs, messages, why }) {

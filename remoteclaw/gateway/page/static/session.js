@@ -11,7 +11,7 @@ const PAGE = 200;
 
 export function sessionView(link, sessionKey, asks) {
   const waiting = askList(link, asks, { fits: (ask) => ask.sessionKey === key });
-  const writing = sessionWriting(link, sessionKey);
+  const writing = sessionWriting(link, sessionKey, (message) => frame.grown(() => show([message], (made) => made)));
   const panel = sessionPanel(link, sessionKey);
   const frame = conversationFrame(sessionKey, {
     stop: () => link.call("sessions.stop", { sessionKey: key }),

@@ -12,6 +12,7 @@ const MODES = {
 };
 
 export function sessionPanel(link, sessionKey) {
+  const archive = archivePanel(link, sessionKey);
   const facts = el("dl", { class: "facts" });
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
   const done = el("p", { class: "about", role: "status" });
@@ -27,7 +28,7 @@ export function sessionPanel(link, sessionKey) {
   const element = el("details", { class: "session-panel", ontoggle: () => element.open && look() },
     el("summary", { text: "About" }),
     el("div", { class: "inside" }, facts, labelling, queueing, ending, problem, done,
-      archivePanel(link, sessionKey), tracePanel(link, sessionKey)));
+      archive.element, tracePanel(link, sessionKey)));
 
   function asks(isAsked) {
     end.hidden = isAsked;
@@ -76,6 +77,7 @@ export function sessionPanel(link, sessionKey) {
 
   async function reset() {
     await link.call("sessions.reset", { sessionKey });
+    archive.look();
     return "The conversation has ended, and is kept below.";
   }
 

@@ -2,8 +2,8 @@
 
 import { el, id } from "./dom.js";
 
-/** Return the form; it is shown once it is known that one may. */
-export function sessionWriting(link, sessionKey) {
+/** Return the form, which is there for those who may; `sent` is given what was taken, as it is recorded. */
+export function sessionWriting(link, sessionKey, sent) {
   const text = el("textarea", { rows: "2", "aria-label": "Message to this session", placeholder: "Write in this session",
     onkeydown: (event) => {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); }
@@ -21,7 +21,9 @@ export function sessionWriting(link, sessionKey) {
     unsent ??= id();
     problem.hidden = true;
     try {
-      await link.call("sessions.write", { sessionKey, message: text.value }, { idempotencyKey: unsent });
+      const message = text.value;
+      const { runId, who } = await link.call("sessions.write", { sessionKey, message }, { idempotencyKey: unsent });
+      sent({ role: "user", from: who, text: message, at: Number(runId.split("-")[1]) });
       unsent = null;
       text.value = "";
       told.textContent = "Sent: it is answered when its turn comes.";
