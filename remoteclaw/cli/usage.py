@@ -1,6 +1,6 @@
 """`usage`: the tokens, the time and the cost of turns."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -8,10 +8,8 @@ from remoteclaw.cli.access import with_fleet
 from remoteclaw.cli.output import json_option, listing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.usage import SessionDay, Usage
+    from remoteclaw.fleet.usage import Usage
 
 __all__ = ["cost_of", "in_words", "usage"]
 
@@ -38,16 +36,20 @@ COLUMNS = ("TURNS", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT", "TIME", "COS
 )
 @json_option
 @with_fleet
-async def usage(fleet: "Fleet", by: str, days: int, as_json: bool) -> None:
+async def usage(
+    fleet: "Fleet", by: Literal["agent", "session", "day"], days: int, as_json: bool
+) -> None:
     """Add up the tokens, the time and the cost of turns.
 
     INPUT is what the model read that was in no cache. Days are those of the workers' time zone.
     COST is in US dollars, where the agent's CLI says what a turn costs: under a subscription,
     what the same would cost by the token.
     """
-    found = await fleet.usage.days(days=days)
-    sums = _added_up(found, by=by)
-    views = {name: await fleet.sessions.view(name) for name in sums if by == "session"}
+    from remoteclaw.fleet.usage import added_up
+
+    sums = added_up(await fleet.usage.days(days=days), by=by)
+    sids = [name.encode() for name in sums if by == "session"]
+    views = {view.sid: view for view in await fleet.sessions.views(sids)}
     labels = {name: str(view.key) if (view := views.get(name)) else name for name in sums}
 
     def row(name: str) -> tuple[object, ...]:
@@ -74,20 +76,6 @@ async def usage(fleet: "Fleet", by: str, days: int, as_json: bool) -> None:
         empty="No agent has taken a turn in these days.",
         narrows="TITLE" if by == "session" else "",
     )
-
-
-def _added_up(found: "Sequence[SessionDay]", *, by: str) -> "dict[str, Usage]":
-    """Return the sums: days in their order, everything else by how much was read and written."""
-    from remoteclaw.fleet.usage import Usage
-
-    sums: dict[str, Usage] = {}
-    for part in found:
-        name = {"agent": part.agent, "session": part.sid, "day": part.day.isoformat()}[by]
-        sums[name] = sums.get(name, Usage()) + part.usage
-    if by == "day":
-        return sums
-    by_size = sorted(sums.items(), key=lambda row: row[1].read_tokens + row[1].output_tokens)
-    return dict(reversed(by_size))
 
 
 def in_words(used: "Usage") -> str:

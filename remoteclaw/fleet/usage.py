@@ -3,15 +3,16 @@
 `finish` adds a turn's numbers in the step that ends it, so that each turn counts once.
 """
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import date, timedelta
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from remoteclaw.events import AgentRunResult
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
-__all__ = ["USAGE_DAYS", "SessionDay", "Usage", "UsageLedger"]
+__all__ = ["USAGE_DAYS", "SessionDay", "Usage", "UsageLedger", "added_up"]
 
 #: How many days the sums of single sessions are kept: a quarter, at about 150 bytes each.
 USAGE_DAYS = 92
@@ -96,6 +97,20 @@ class SessionDay:
     agent: str
     sid: str
     usage: Usage
+
+
+def added_up(
+    found: Sequence[SessionDay], *, by: Literal["agent", "session", "day"]
+) -> dict[str, Usage]:
+    """Return the sums: days in their order, everything else by how much was read and written."""
+    sums: dict[str, Usage] = {}
+    for part in found:
+        name = {"agent": part.agent, "session": part.sid, "day": part.day.isoformat()}[by]
+        sums[name] = sums.get(name, Usage()) + part.usage
+    if by == "day":
+        return sums
+    by_size = sorted(sums.items(), key=lambda row: row[1].read_tokens + row[1].output_tokens)
+    return dict(reversed(by_size))
 
 
 class UsageLedger:

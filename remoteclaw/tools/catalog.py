@@ -17,6 +17,7 @@ from remoteclaw.tools import (
     push,
     sessions,
     tasks,
+    usage,
     web,
 )
 from remoteclaw.tools.base import Method, Params, Result, Scope, Tool
@@ -38,6 +39,7 @@ METHODS: Mapping[str, Method] = {
         *console.METHODS,
         *web.METHODS,
         *push.METHODS,
+        *usage.METHODS,
     )
 }
 #: The 29 tools by their names, in the order in which people look for them.

@@ -10,6 +10,12 @@ MUTANTS = (
         test="test_headings_begin_below_the_name_of_who_wrote_whatever_the_highest_is",
     ),
     Mutant(
+        "counters for every page that asks",
+        before="return await door.metrics(with_token(request))",
+        after="return await door.metrics(request)",
+        test="test_usage_is_added_up_for_whoever_may_read",
+    ),
+    Mutant(
         "a cookie that an unencrypted connection may carry",
         before="secure=is_encrypted",
         after="secure=False",

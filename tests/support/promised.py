@@ -112,6 +112,7 @@ PROMISED = {
         "push.subscribe": (None, "endpoint publicKey auth", "FYY FFFF"),
         "push.unsubscribe": (None, "", "FYY FFFF"),
         "push.visible": (None, "isVisible", "FYY FFFF"),
+        "usage": (None, "by? days?", "YYY FFFF"),
     }.items()
 }
 

@@ -20,7 +20,7 @@ from remoteclaw.gateway.doors.ws import WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import ERRORS, Bearer, Guard, answer_of_error, authenticate, parsed
 from remoteclaw.gateway.meters import exposition
-from remoteclaw.gateway.page.door import PageDoor, PageSocket
+from remoteclaw.gateway.page.door import PageDoor, PageSocket, with_token
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.base import Id
 from remoteclaw.tools.catalog import TOOLS, Params
@@ -38,6 +38,10 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
     """
     door, files, webhook = _HttpDoor(gateway), FilesDoor(gateway), WebhookDoor(gateway)
     page = PageDoor(gateway)
+
+    async def page_metrics(request: Request) -> Response:
+        return await door.metrics(with_token(request))
+
     routes: list[BaseRoute] = [
         Route("/tools/invoke", door.invoke, methods=["POST"]),
         Route("/healthz", door.health),
@@ -51,6 +55,7 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
         Route("/page/login", page.login, methods=["POST"]),
         Route("/page/logout", page.logout, methods=["POST"]),
         Route("/page/whoami", page.whoami),
+        Route("/page/metrics", page_metrics),
         Route("/page/files", page.take, methods=["POST"]),
         Route("/page/files/{sid}/{blob}", page.give),
         Route("/page/{name}", page.file),

@@ -14,6 +14,7 @@ from remoteclaw.gateway.methods import (
     push,
     sessions,
     tasks,
+    usage,
     web,
 )
 
@@ -32,4 +33,5 @@ HANDLERS: Mapping[str, Handler] = {
     **console.HANDLERS,
     **web.HANDLERS,
     **push.HANDLERS,
+    **usage.HANDLERS,
 }

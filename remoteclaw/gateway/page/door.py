@@ -31,7 +31,7 @@ from remoteclaw.tools.catalog import Params, Result
 from remoteclaw.tools.sessions import HistoryResult
 from remoteclaw.tools.web import Earlier
 
-__all__ = ["HEADERS", "PageDoor", "PageSocket"]
+__all__ = ["HEADERS", "PageDoor", "PageSocket", "with_token"]
 
 #: What a page of ours may do: use its own files and its own gateway, and nothing else.
 HEADERS = {
@@ -148,11 +148,11 @@ class PageDoor:
 
     async def take(self, request: Request) -> Response:
         """Store a file that is to be sent, as `POST /files` does."""
-        return await self._files.take(_with_token(request))
+        return await self._files.take(with_token(request))
 
     async def give(self, request: Request) -> Response:
         """Return a file of a chat, as `GET /files/SID/BLOB` does: for saving, never for showing."""
-        answer = await self._files.give(_with_token(request))
+        answer = await self._files.give(with_token(request))
         answer.headers.update({**HEADERS, "Content-Disposition": "attachment"})
         return answer
 
@@ -239,7 +239,7 @@ def cookie_name(connection: HTTPConnection) -> str:
     return f"remoteclaw_{port}" if port else "remoteclaw"
 
 
-def _with_token(request: Request) -> Request:
+def with_token(request: Request) -> Request:
     """Return a request of the page with its cookie's token as the token that others send."""
     _check_own(request)
     token = request.cookies.get(cookie_name(request), "")

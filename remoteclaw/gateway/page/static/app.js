@@ -10,6 +10,7 @@ import { forget, notifications } from "./push.js";
 import { Link, post } from "./rpc.js";
 import { sessionView } from "./session.js";
 import { sessionsList } from "./sessions.js";
+import { usageView } from "./usage.js";
 
 const link = new Link();
 const asks = new OpenAsks(link);
@@ -28,11 +29,12 @@ const places = {
   s: { title: "Session", open: (parts) => sessionView(link, decodeURIComponent(parts[1]), asks) },
   requests: { title: "Requests", open: () => asksView(link, asks) },
   cron: { title: "Cron", open: () => cronView(link) },
+  usage: { title: "Usage", open: () => usageView(link) },
   fleet: { title: "Fleet", open: () => fleetView(link) },
 };
 
 function navigation() {
-  const links = [["#/", "Chat"], ["#/requests", "Requests"], ["#/cron", "Cron"], ["#/fleet", "Fleet"]];
+  const links = [["#/", "Chat"], ["#/requests", "Requests"], ["#/cron", "Cron"], ["#/usage", "Usage"], ["#/fleet", "Fleet"]];
   return el("nav", { "aria-label": "Main" },
     links.map(([href, text]) => el("a", { href, "data-place": href }, text, href === "#/requests" ? badge : null)));
 }
