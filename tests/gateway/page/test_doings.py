@@ -147,10 +147,42 @@ async def test_what_tools_do_is_shown_while_they_run_and_after(
         session = SessionKey("main", "web", "default", "admin.ada", "admin.ada", None)
         await expect(error).to_contain_text(f"({session.sid[:8]}-")
         await page.goto(address(door, session))
-        await expect(page.locator(".message.error")).to_contain_text(f"({session.sid[:8]}-")
+        await expect(error).to_contain_text(f"({session.sid[:8]}-")
+        await expect(error.locator("code").first).to_have_text("API Error: 500")
         await expect(page.locator(".message.agent li")).to_have_text(["one", "two"])
         await expect(page.locator(".tool-use")).to_have_count(4)
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+
+
+async def test_who_reads_further_up_is_left_there(browser: Browser, stack: Stack) -> None:
+    """However much comes at the end, and above."""
+    await stack.start_worker()
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        for number in range(40):
+            about = {"from": "agent", "text": f"the answer {number}", "files": []}
+            await stack.fleet.scripts.client.xadd(
+                keys.web("admin.ada"), {"kind": "message", "about": orjson.dumps(about)}
+            )
+        await page.reload()
+        await write(page, "slow")
+        await expect(page.locator(".live .text")).to_contain_text("1 2 3")
+        await expect(page.locator(".live")).to_be_in_viewport()
+        await page.locator(".scroller").evaluate("scroller => { scroller.scrollTop = 200; }")
+        read = page.locator(".message", has_text=re.compile("the answer 5$"))
+        place = "message => message.getBoundingClientRect().top"
+        before = await read.evaluate(place)
+        await read.evaluate(
+            """message => {
+                 const above = document.createElement("li");
+                 above.textContent = "above";
+                 message.parentNode.prepend(above);
+               }"""
+        )
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.get_by_text("Stopped.")).to_be_attached()
+        await expect(page.locator(".live")).to_be_hidden()
+        assert abs(await read.evaluate(place) - before) < 1  # in pixels
 
 
 async def test_a_long_session_is_read_backwards(browser: Browser, stack: Stack) -> None:

@@ -8,11 +8,10 @@ export function doings(put) {
 
   function card(turn, id, at, make) {
     const key = `${make.name} ${turn} ${id}`;
-    if (!shown.has(key)) {
-      shown.set(key, { turn, ...make() });
-      put(shown.get(key).element, at);
-    }
-    return shown.get(key);
+    if (!shown.has(key)) shown.set(key, { turn, ...make() });
+    const one = shown.get(key);
+    if (!one.element.parentNode) put(one.element, at);
+    return one;
   }
 
   /** Show what `session.live` tells of a turn. */
