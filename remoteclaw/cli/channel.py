@@ -100,7 +100,7 @@ def list_channels(as_json: bool) -> None:
     """List the accounts of the configuration, and whether each works."""
 
     async def run(fleet: "Fleet") -> list[dict[str, Any]]:
-        from remoteclaw.up.channels import accounts_here
+        from remoteclaw.fleet.adapters import accounts_here
 
         _, config = load()
         return [each.plain() for each in await accounts_here(fleet, config)]

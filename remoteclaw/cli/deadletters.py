@@ -48,17 +48,13 @@ def _plain(letter: "DeadLetter") -> dict[str, Any]:
         "category": letter.category,
         "detail": letter.detail,
         "attempts": letter.attempts,
-        "given_up_ms": _given_up_ms(letter),
+        "given_up_ms": letter.given_up_ms,
     }
 
 
 def _row(letter: "DeadLetter") -> tuple[object, ...]:
-    given_up = clock(_given_up_ms(letter))
+    given_up = clock(letter.given_up_ms)
     return letter.id, given_up, letter.attempts, letter.category, letter.session or letter.account
-
-
-def _given_up_ms(letter: "DeadLetter") -> int:
-    return int(letter.id.partition("-")[0])
 
 
 def _reference(letter: "DeadLetter") -> str:
@@ -108,13 +104,11 @@ async def retry_letter(fleet: "Fleet", letter: str) -> None:
     The reply to a message goes to its chat. That to a `send`, which no longer waits for it, is in
     what `sessions export` prints.
     """
-    found = await fleet.dead_letters.read(letter)
-    if found.stream:
-        await fleet.dead_letters.send_again(found)
+    found, accepted = await fleet.dead_letters.try_again(letter)
+    if accepted is None:
         echo(f"It is sent again by {found.account}.")
-        return
-    accepted = await fleet.dead_letters.retry(letter)
-    echo(f"It is tried again as {accepted.session.sid[:8]}-{accepted.entry_id}.")
+    else:
+        echo(f"It is tried again as {accepted.session.sid[:8]}-{accepted.entry_id}.")
 
 
 @deadletters.command("drop")

@@ -31,7 +31,7 @@ def status(as_json: bool) -> None:
     """Say what runs. Exit status 0 if messages are answered."""
     home, config = _loaded()
 
-    from remoteclaw.up.channels import accounts_here
+    from remoteclaw.fleet.adapters import accounts_here
 
     async def run(fleet: "Fleet") -> int:
         workers = await fleet.workers.list()

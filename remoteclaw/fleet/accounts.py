@@ -1,7 +1,10 @@
 """Accounts on chat platforms: how far each was read, and what its process tells of it."""
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.fleet import keys
@@ -9,7 +12,7 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S
 from remoteclaw.fleet.reader import ReplyReader
 
-__all__ = ["AccountView", "Accounts"]
+__all__ = ["AccountView", "Accounts", "AdapterProcess"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,14 @@ class AccountView:
     """How many messages were read."""
     aside: int = 0
     """How many could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterProcess:
+    """A process that delivers for an account, or stands by to."""
+
+    pid: int
+    host: str
 
 
 class Accounts:
@@ -79,11 +90,15 @@ class Accounts:
         await self._scripts.call(client.hset, moved, to, chat, deadline=boottime() + APPEND_S)
 
     async def leave(self, reader: ReplyReader) -> None:
-        """Give the claim up, so that another process takes over at once."""
+        """Give the claim up, so that another process takes over at once; or stand by no longer."""
         place = reader.provider, reader.account
         await self._scripts.run(
             "leave",
-            keys={"reader": keys.reader(*place), "readers": keys.READERS},
+            keys={
+                "reader": keys.reader(*place),
+                "readers": keys.READERS,
+                "standbys": keys.standbys(*place),
+            },
             args={"token": reader.token, "account": "\0".join(place)},
         )
 
@@ -93,6 +108,24 @@ class Accounts:
         about |= {"name": name} if name else {}
         client = self._scripts.client
         await self._scripts.call(client.hset, keys.account(provider, account), mapping=about)
+
+    async def processes(
+        self, provider: str, account: str, now_ms: int
+    ) -> tuple[AdapterProcess | None, Sequence[AdapterProcess]]:
+        """Return the process that delivers for an account, if one does, and those that stand by.
+
+        `now_ms` is Redis' time.
+        """
+        client = self._scripts.client
+
+        async def look() -> tuple[Any, Any]:
+            standbys = keys.standbys(provider, account)
+            reader = await client.get(keys.reader(provider, account))
+            return reader, await client.zrangebyscore(standbys, now_ms, "+inf")
+
+        reader, waiting = await self._scripts.call(look)
+        standbys = filter(None, (_process(token) for token in waiting))
+        return _process(reader or b""), sorted(standbys, key=lambda one: (one.host, one.pid))
 
     async def view(self, provider: str, account: str) -> AccountView:
         """Return what is known of an account."""
@@ -107,3 +140,9 @@ class Accounts:
             accepted=int(fields.get("accepted", 0)),
             aside=int(fields.get("aside", 0)),
         )
+
+
+def _process(token: bytes) -> AdapterProcess | None:
+    """Return the process that a reader's token names; None if it names none."""
+    named = re.fullmatch(r"pid (\d{1,9}) .*#\w+@(.*)", token.decode(errors="replace"))
+    return AdapterProcess(int(named[1]), named[2]) if named else None

@@ -61,6 +61,28 @@ class DeadLetter:
         return self.entry.message.text if self.entry else None
 
     @property
+    def given_up_ms(self) -> int:
+        """When it was given up."""
+        return int(self.id.partition("-")[0])
+
+    @property
+    def why(self) -> str:
+        """Why it was given up, in a sentence."""
+        times = "once" if self.attempts == 1 else f"{self.attempts} times"
+        reason = self.detail.rstrip(".")
+        match self.category:
+            case "interrupted":
+                return f"It was tried {times}, and cut off each time."
+            case "unreadable":
+                return f"It can't be read here ({reason})."
+            case "refused":
+                return f"{self.account} refused it: {reason}."
+            case "unknown":
+                return f"Whether {self.account} has it is unknown: {reason}."
+            case kind:
+                return f"It failed ({kind}): {reason}." if reason else f"It failed ({kind})."
+
+    @property
     def account(self) -> str:
         """Of a reply: the account that it was for, such as `telegram/default`."""
         return self.stream.removeprefix("rc:out:").replace(":", "/", 1)
@@ -89,6 +111,14 @@ class DeadLetters:
             became = await self._scripts.call(client.get, keys.retried(letter_id))
             raise NotFound(_unknown(letter_id, became))
         return _letter(letter_id, found[0][1])
+
+    async def try_again(self, letter_id: str) -> tuple[DeadLetter, Accepted | None]:
+        """Retry a message, or send a reply again; return it, and what the message has become."""
+        letter = await self.read(letter_id)
+        if letter.stream:
+            await self.send_again(letter)
+            return letter, None
+        return letter, await self.retry(letter_id)
 
     async def retry(self, letter_id: str) -> Accepted:
         """Put a message back on its session's stream, as a new entry at the end.

@@ -342,6 +342,12 @@ def reader(provider: str, account: str) -> str:
     return f"rc:reader:{provider}:{account}"
 
 
+def standbys(provider: str, account: str) -> str:
+    """Sorted set: the tokens of the adapters that would read the reply stream if its reader ended,
+    by when they have to say so again (ms)."""
+    return f"rc:standbys:{provider}:{account}"
+
+
 def sending(provider: str, account: str) -> str:
     """Hash: how far the replies are sent that are being sent, by their ids on the stream; until the
     receipt."""

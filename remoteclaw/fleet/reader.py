@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import socket
 import uuid
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -109,10 +110,11 @@ class ReplyReader:
         self._marks = keys.sending(provider, account)
         self._previews = keys.previews(provider, account)
         self._name = f"{provider}\0{account}"
-        self.token = token or f"{identity()}#{uuid.uuid4().hex}"
+        self.token = token or f"{identity()}#{uuid.uuid4().hex}@{socket.gethostname()}"
         """What fences its writes: scripts obey while it is the value of the key of the claim.
 
-        It names the process, so that nobody waits for the claim of one that was killed.
+        It names the process, so that nobody waits for the claim of one that was killed, and its
+        host, for people.
         """
         self._blobs = Blobs(scripts)
         self.history = History(scripts)
@@ -135,7 +137,12 @@ class ReplyReader:
         """Claim the stream, perhaps in place of a reader that has ended; return who else has it."""
         other: bytes | None = await self._scripts.run(
             "read",
-            keys={"reader": self._reader, "readers": keys.READERS, "replies": self._stream},
+            keys={
+                "reader": self._reader,
+                "readers": keys.READERS,
+                "standbys": keys.standbys(self.provider, self.account),
+                "replies": self._stream,
+            },
             args={
                 "token": self.token,
                 "claim_ms": self._claim_ms,

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import orjson
+
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet import keys
@@ -22,6 +24,10 @@ __all__ = ["Ended", "LeasedSessionMap", "SessionView", "Sessions"]
 
 #: How many of the newest sessions are looked for by their label or title.
 MOST_NAMED = 1000
+#: How many sessions with work are looked at for those that run.
+MOST_ACTIVE = 1000
+#: How many of the newest sessions are looked at for warm agents.
+MOST_WARM = 300
 #: Separates a CLI's session id from the note of its last process.
 NOTE_SEPARATOR = "\n"
 #: How many sessions are looked at in one step, for which Redis answers nobody else.
@@ -72,15 +78,53 @@ class Sessions:
         return await self.views(newest)
 
     async def busy(self, *, limit: int) -> tuple[int, Sequence[SessionView]]:
-        """Return how many sessions have work, and some of them."""
+        """Return how many sessions have work, and some of them: those first that a worker has."""
         client = self._scripts.client
 
         async def look() -> tuple[int, Any]:
-            some = await client.zrange(keys.ACTIVE, 0, limit - 1)
-            return int(await client.zcard(keys.ACTIVE)), some
+            some: Any = await client.zrange(keys.ACTIVE, 0, MOST_ACTIVE - 1)
+            pipeline = client.pipeline(transaction=False)
+            for sid in some:
+                pipeline.hget(keys.state(sid.decode()), "status")
+            states = await pipeline.execute() if some else []
+            pairs = sorted(zip(states, some, strict=True), key=lambda one: one[0] != b"running")
+            return int(await client.zcard(keys.ACTIVE)), [sid for _, sid in pairs[:limit]]
 
         count, some = await self._scripts.call(look)
         return count, [view for view in await self.views(some) if view.status != "idle"]
+
+    async def waiting_since(self, views: Sequence[SessionView]) -> Sequence[int | None]:
+        """Return when the oldest message of each came that has no outcome; None without one."""
+        client = self._scripts.client
+
+        async def look() -> list[Any]:
+            pipeline = client.pipeline(transaction=False)
+            for view in views:
+                pipeline.xrange(keys.inbound(view.sid), count=1)
+            return list(await pipeline.execute()) if views else []
+
+        found = await self._scripts.call(look)
+        return [int(entries[0][0].partition(b"-")[0]) if entries else None for entries in found]
+
+    async def of_agents(self) -> Mapping[str, SessionKey]:
+        """Return sessions by where the holder of each one's last agent listens.
+
+        Those of the newest sessions alone: an agent is warm for minutes.
+        """
+        client = self._scripts.client
+
+        async def look() -> list[Any]:
+            newest: Any = await client.zrevrange(keys.SESSIONS, 0, MOST_WARM - 1)
+            pipeline = client.pipeline(transaction=False)
+            for sid in newest:
+                pipeline.hmget(keys.state(sid.decode()), ["key", "agent_process"])
+            return list(await pipeline.execute()) if newest else []
+
+        return {
+            orjson.loads(agent)["path"]: SessionKey.parse(key.decode())
+            for key, agent in await self._scripts.call(look)
+            if key and agent
+        }
 
     async def view(self, sid: str) -> SessionView | None:
         """Return one session; None if nothing is known of it any more."""

@@ -3,11 +3,12 @@
 import contextlib
 import logging
 import os
+import re
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -17,7 +18,7 @@ from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import AWAY_S, COMMAND_S, Scripts
 
-__all__ = ["PEOPLE_ONLY", "WorkerView", "Workers", "announce"]
+__all__ = ["NO_SWEEPER", "NO_WORKER", "PEOPLE_ONLY", "WorkerView", "Workers", "announce"]
 
 #: How long it is asked whether a worker is leaving, in seconds: a turn may wait behind that.
 ASK_S = 1.0
@@ -26,6 +27,10 @@ BEAT_S, GONE_S = 5.0, 15.0
 
 #: Variable that makes a worker serve what people send and nothing else, if it is "1".
 PEOPLE_ONLY = "REMOTECLAW_PEOPLE_ONLY"
+
+#: What is wrong, and what to do, where nothing serves the queues or looks after them.
+NO_WORKER = "no rq worker serves the queue: start some with `remoteclaw worker`."
+NO_SWEEPER = "none looks for lost hints: run `remoteclaw sweep`."
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +44,8 @@ class WorkerView:
     host: str
     state: str
     """started, idle, busy or suspended."""
+    session: str
+    """How the id of the session begins that it works on; empty if it works on none."""
     queues: tuple[str, ...]
     boot: str
     """The boot of its machine; empty if it was not started with our settings."""
@@ -47,6 +54,14 @@ class WorkerView:
     def is_ours(self) -> bool:
         """Whether it was started with our settings."""
         return bool(self.boot)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it, and what to do; empty if nothing is."""
+        if self.is_ours:
+            return ""
+        why = "was not started as `remoteclaw worker`: it would run any job. End it."
+        return f"process {self.pid} on {self.host} {why}"
 
 
 def announce(url: str, queues: Sequence[str]) -> None:
@@ -104,6 +119,7 @@ class Workers:
                 pid=pid,
                 host=host,
                 state=fields.get("state", ""),
+                session=await self._session_of(fields.get("current_job", ""), deadline),
                 queues=queues,
                 boot=(
                     await self._scripts.call(client.get, keys.worker(host, pid), deadline=deadline)
@@ -144,14 +160,33 @@ class Workers:
         )
         return bool(count)
 
+    async def _session_of(self, job_id: str, deadline: float) -> str:
+        """Return how the id of a job's session begins: a hint's description ends with that."""
+        if not job_id:
+            return ""
+        client = self._scripts.client
+        about = await self._scripts.call(
+            client.hget, keys.rq_job(job_id), "description", deadline=deadline
+        )
+        found = re.search("[0-9a-f]{8}$", (about or b"").decode(errors="replace"))
+        return found[0] if found else ""
+
     async def waiting(self) -> int:
         """Return how many hints no worker has taken yet."""
+        return sum((await self.hints()).values())
+
+    async def hints(self) -> Mapping[keys.Lane, int]:
+        """Return how many hints no worker has taken yet, by lane."""
         client = self._scripts.client
 
-        async def count() -> int:
-            return sum([await client.llen(keys.rq_queue(name)) for name in await self._queues()])
+        async def count() -> Mapping[keys.Lane, int]:
+            found = dict.fromkeys(keys.LANES, 0)
+            for name in await self._queues():
+                lane = cast(keys.Lane, name.partition("@")[0])
+                found[lane] += await client.llen(keys.rq_queue(name))
+            return found
 
-        return int(await self._scripts.call(count))
+        return cast(Mapping[keys.Lane, int], await self._scripts.call(count))
 
     async def _queues(self) -> Sequence[str]:
         names: Any = await self._scripts.client.smembers(keys.RQ_QUEUES)

@@ -12,13 +12,23 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from remoteclaw.clock import boot_id, boottime
 from remoteclaw.host.locks import lock
 
-__all__ = ["ask_for_room", "holders_ended", "listens", "make_room", "remove_dead_runs", "run_name"]
+__all__ = [
+    "WarmAgent",
+    "ask_for_room",
+    "holders_ended",
+    "listens",
+    "make_room",
+    "remove_dead_runs",
+    "run_name",
+    "warm_agents",
+]
 
 #: The longest wait for holders that end, in seconds: each ends its tree in less.
 END_S = 15.0
@@ -143,6 +153,40 @@ def _free_bytes() -> int:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return 1 << 62  # a kernel that doesn't say
+
+
+@dataclass(frozen=True, slots=True)
+class WarmAgent:
+    """An agent of this host that waits for its session's next message."""
+
+    path: str
+    """Where its holder listens."""
+    since_ms: int
+    memory_bytes: int
+    """What it and what it has started hold in memory and share with no other process."""
+
+
+def warm_agents(runs: Path) -> Sequence[WarmAgent]:
+    """Return the agents that wait in the run directories, the longest waiting first."""
+    found = []
+    for since, run in sorted(_parked(runs)):
+        if pid := _holder_pid(run):
+            path = str(run / "holder.sock")
+            found.append(WarmAgent(path, int(since * 1000), _memory(pid)))
+    return found
+
+
+def _memory(root: int) -> int:
+    """Return what a process and its descendants hold alone; 0 where the kernel doesn't say."""
+    pages, queue = 0, [root]
+    while queue:
+        process = Path(f"/proc/{queue.pop()}")
+        with contextlib.suppress(OSError):
+            resident, shared = (process / "statm").read_text().split()[1:3]
+            pages += int(resident) - int(shared)
+            for task in (process / "task").iterdir():
+                queue += map(int, (task / "children").read_text().split())
+    return pages * os.sysconf("SC_PAGESIZE")
 
 
 def _end_if_parked(run: Path) -> None:

@@ -11,10 +11,11 @@ from remoteclaw.config.load import load_config, overrides
 from remoteclaw.config.model import AgentConfig, Config, GatewayConfig, HooksConfig, is_loopback
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.adapters import accounts_here
 from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.keys import lane_on
 from remoteclaw.fleet.replies import Unread
-from remoteclaw.fleet.workers import WorkerView
+from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.host.terminal import one_line
 from remoteclaw.up.agents import (
@@ -24,7 +25,6 @@ from remoteclaw.up.agents import (
     sign_in_problem_of,
     tools_problem,
 )
-from remoteclaw.up.channels import accounts_here
 from remoteclaw.up.embedded import find_server
 from remoteclaw.up.lock import running_pid
 
@@ -138,8 +138,7 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
         if page := _page(config.gateway):
             yield page
         has_sweeper = await fleet.workers.have_sweeper()
-        missing = "none looks for lost hints: run `remoteclaw sweep`."
-        yield Finding("sweeper", has_sweeper, "runs" if has_sweeper else missing)
+        yield Finding("sweeper", has_sweeper, "runs" if has_sweeper else NO_SWEEPER)
         for account in await accounts_here(fleet, config):
             yield Finding(f"channel {account.account}", not account.problem, account.line)
         for unread in await fleet.replies.unread():
@@ -154,13 +153,10 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
 def _workers(home: Home, found: Sequence[WorkerView]) -> Iterator[Finding]:
     workers = [view for view in found if view.is_ours]
     text = f"{len(workers)} rq {'worker' if len(workers) == 1 else 'workers'}"
-    if not workers:
-        text = "no rq worker serves the queue: start some with `remoteclaw worker`."
-    yield Finding("workers", bool(workers), text)
+    yield Finding("workers", bool(workers), text if workers else NO_WORKER)
     for view in found:
-        if not view.is_ours:
-            why = "was not started as `remoteclaw worker`: it would run any job. End it."
-            yield Finding("workers", False, f"process {view.pid} on {view.host} {why}")
+        if view.problem:
+            yield Finding("workers", False, view.problem)
     if problem := _shared_host_problem(home, workers):
         yield Finding("host id", False, problem)
 

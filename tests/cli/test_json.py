@@ -56,7 +56,7 @@ FACTS = {
     "cron runs JOB": RUN,
     "config approvals": "id session_key senders host patch asked_ms expires_ms",
     "policy explain": "subject is_owner approvals tools",
-    "channel list": "account state name problem waiting accepted aside",
+    "channel list": "account state name problem waiting accepted aside by standbys",
     "pairing list": "code id name by at_ms account state",
 }
 

@@ -139,8 +139,8 @@ MUTANTS = (
     ),
     Mutant(
         "a fact with another name",
-        before='"given_up_ms": _given_up_ms(letter)',
-        after='"given_up": _given_up_ms(letter)',
+        before='"given_up_ms": letter.given_up_ms',
+        after='"given_up": letter.given_up_ms',
         test="test_json_has_the_names_that_programs_know",
     ),
     Mutant(

@@ -282,4 +282,16 @@ MUTANTS = (
         test="test_a_link_is_good_once",
         within="logins",
     ),
+    Mutant(
+        "sessions that wait before those that run",
+        before='key=lambda one: one[0] != b"running"',
+        after="key=lambda one: one[1]",
+        test="test_sessions_that_run_are_told_before_those_that_wait",
+    ),
+    Mutant(
+        "a refused reply that is tried again as a message",
+        before="if letter.stream:",
+        after="if False:",
+        test="test_a_reply_that_was_refused_is_sent_again",
+    ),
 )

@@ -596,4 +596,16 @@ MUTANTS = (
         after="if False:",
         test="test_a_command_is_not_taken_for_a_message",
     ),
+    Mutant(
+        "a doctor for each who asks",
+        before="task = _running.get(home.path)",
+        after="task = None",
+        test="test_the_doctor_is_asked_once_by_all_who_ask_and_nobody_waits_for_it",
+    ),
+    Mutant(
+        "a warm agent of nobody",
+        before="sessions = await fleet.sessions.of_agents() if warm else {}",
+        after="sessions: dict[str, object] = {}",
+        test="test_who_works_on_what_is_told_and_what_is_warm_then",
+    ),
 )

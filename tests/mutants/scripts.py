@@ -1216,4 +1216,10 @@ MUTANTS = (
         test="test_nobody_fills_redis_with_messages",
         within="web_add",
     ),
+    Mutant(
+        "an adapter that stands by unseen",
+        before="redis.call('ZADD', keys.standbys, now_ms() + args.claim_ms, args.token)",
+        after="",
+        test="test_who_delivers_and_who_stands_by_is_told",
+    ),
 )

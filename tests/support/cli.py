@@ -42,13 +42,16 @@ def refused(result: subprocess.CompletedProcess[str], why: str, *, code: int = 1
     assert result.stdout == ""
 
 
-async def give_up(stack: Stack, accepted: Accepted) -> None:
-    """Have a message that killed its worker three times, and a worker."""
-    for _ in range(3):
-        lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
-        assert lease is not None
-        await lease.turns.begin([accepted.entry_id])
-        await stack.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
+async def give_up(stack: Stack, *messages: Accepted) -> None:
+    """Have messages that killed their workers three times, and a worker."""
+    leases = stack.fleet.leases
+    for accepted in messages:
+        for _ in range(3):
+            lease = await leases.acquire(accepted.session.sid, worker="dead", host="here")
+            assert lease is not None
+            await lease.turns.begin([accepted.entry_id])
+            await stack.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
     await stack.start_worker()
-    await stack.fleet.waker.hint(accepted.session.sid, "test", queue="agents")
-    assert (await stack.outcome(accepted)).status == "dead"
+    for accepted in messages:
+        await stack.fleet.waker.hint(accepted.session.sid, "test", queue="agents")
+        assert (await stack.outcome(accepted)).status == "dead"

@@ -71,6 +71,11 @@ PROMISED = {
         "asks.answer": (None, "id verdict reason?", "FFY FFFF"),
         "health": (None, "", "YYY FFFF"),
         "status": (None, "", "YYY FFFF"),
+        "fleet.status": (None, "", "YYY FFFF"),
+        "deadletters.list": (None, "limit?", "YYY FFFF"),
+        "deadletters.retry": (None, "id", "FFY FFFF"),
+        "deadletters.drop": (None, "id", "FFY FFFF"),
+        "doctor": (None, "", "YYY FFFF"),
         "agent": (
             None,
             "message channel from to? account? threadId? agentId? messageId?",

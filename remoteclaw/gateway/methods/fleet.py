@@ -1,0 +1,197 @@
+"""Handlers of the methods about the fleet as a whole."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+
+from remoteclaw.clock import now_ms
+from remoteclaw.config.home import Home
+from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.adapters import AccountState, accounts_here
+from remoteclaw.fleet.deadletters import DeadLetter
+from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
+from remoteclaw.gateway import doctor
+from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.page.chats import CHANNEL
+from remoteclaw.holder.runs import warm_agents
+from remoteclaw.messages import DEFAULT_ACCOUNT
+from remoteclaw.tools import fleet as contract
+from remoteclaw.tools.base import NoParams
+
+__all__ = ["HANDLERS"]
+
+#: The most sessions at work that are told of one by one.
+MOST_SESSIONS = 50
+#: How much of a dead letter's text is shown, in characters.
+MOST_CHARS = 300
+
+
+async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
+    fleet = call.fleet
+    workers = await fleet.workers.list()
+    count, busy = await fleet.sessions.busy(limit=MOST_SESSIONS)
+    # The page's own chats are in no configuration: gateways deliver for them.
+    adapters = await accounts_here(fleet, call.config, also=((CHANNEL, DEFAULT_ACCOUNT),))
+    return contract.FleetResult(
+        at_ms=now_ms(),
+        problems=(*await _problems(call), *_worker_problems(workers), *_lame(adapters)),
+        lanes=_lanes(workers, await fleet.workers.hints()),
+        workers=tuple(_worker(view, busy) for view in workers),
+        busy_sessions=count,
+        sessions=await _at_work(fleet, busy),
+        agents=await _warm(fleet, call.home),
+        adapters=tuple(_adapter(state) for state in adapters),
+        dead_letters=await fleet.dead_letters.count(),
+    )
+
+
+async def _problems(call: Call) -> Sequence[contract.Problem]:
+    config = watched.problem if (watched := call.watched_config) else None
+    memory = (await call.fleet.scripts.memory()).problem
+    sweeper = None if await call.fleet.workers.have_sweeper() else NO_SWEEPER
+    found = {"configuration": config, "redis": memory, "sweeper": sweeper}
+    return [contract.Problem(subject=name, text=text) for name, text in found.items() if text]
+
+
+def _worker_problems(workers: Sequence[WorkerView]) -> Iterator[contract.Problem]:
+    if not any(view.is_ours for view in workers):
+        yield contract.Problem(subject="workers", text=NO_WORKER)
+    for view in workers:
+        if view.problem:
+            yield contract.Problem(subject="workers", text=view.problem)
+
+
+def _lame(adapters: Sequence[AccountState]) -> Iterator[contract.Problem]:
+    for state in adapters:
+        if state.problem:
+            yield contract.Problem(subject=f"channel {state.account}", text=state.problem)
+
+
+def _lanes(
+    workers: Sequence[WorkerView], hints: Mapping[keys.Lane, int]
+) -> tuple[contract.Lane, ...]:
+    served = [lane for view in workers for lane in _served(view)]
+    return tuple(
+        contract.Lane(name=lane, workers=served.count(lane), hints=count)
+        for lane, count in hints.items()
+    )
+
+
+def _served(view: WorkerView) -> tuple[str, ...]:
+    """Return the lanes that a worker serves, whether for all hosts or for its own."""
+    queues = {queue.partition("@")[0] for queue in view.queues}
+    return tuple(lane for lane in keys.LANES if lane in queues)
+
+
+def _worker(view: WorkerView, busy: Sequence[SessionView]) -> contract.Worker:
+    session = next((one for one in busy if view.session and one.sid.startswith(view.session)), None)
+    return contract.Worker(
+        name=view.name,
+        pid=view.pid,
+        host=view.host,
+        state=view.state,
+        lanes=_served(view),
+        is_ours=view.is_ours,
+        session_key=str(session.key) if session else None,
+        since_ms=session.busy_since_ms if session else None,
+    )
+
+
+async def _at_work(fleet: Fleet, busy: Sequence[SessionView]) -> tuple[contract.SessionAtWork, ...]:
+    waiting_since = await fleet.sessions.waiting_since(busy)
+    return tuple(
+        contract.SessionAtWork(
+            key=str(view.key),
+            agent=view.key.agent,
+            label=view.label,
+            title=view.title,
+            state="running" if view.status == "running" else "scheduled",
+            lane=view.lane,
+            waiting=view.waiting,
+            since_ms=view.busy_since_ms if view.status == "running" else since,
+            postponed=view.postponed,
+            postponed_until_ms=view.postponed_until_ms,
+        )
+        for view, since in zip(busy, waiting_since, strict=True)
+    )
+
+
+async def _warm(fleet: Fleet, home: Home) -> tuple[contract.WarmAgent, ...]:
+    warm = await asyncio.to_thread(warm_agents, home.runs)
+    sessions = await fleet.sessions.of_agents() if warm else {}
+    return tuple(
+        contract.WarmAgent(
+            session_key=str(session) if (session := sessions.get(agent.path)) else None,
+            since_ms=agent.since_ms,
+            memory_bytes=agent.memory_bytes,
+        )
+        for agent in warm
+    )
+
+
+def _adapter(state: AccountState) -> contract.Adapter:
+    return contract.Adapter(
+        account=state.account,
+        state=state.state,
+        name=state.name,
+        problem=state.problem,
+        waiting=state.waiting,
+        by=contract.AdapterProcess(**asdict(state.by)) if state.by else None,
+        standbys=tuple(contract.AdapterProcess(**asdict(one)) for one in state.standbys),
+    )
+
+
+# -- dead letters ----------------------------------------------------------------------------------
+
+
+async def _letters(call: Call, params: contract.LettersParams) -> contract.LettersResult:
+    letters = call.fleet.dead_letters
+    found = await letters.list(limit=params.limit)
+    return contract.LettersResult(
+        letters=tuple(_letter(letter) for letter in found), count=await letters.count()
+    )
+
+
+def _letter(letter: DeadLetter) -> contract.Letter:
+    return contract.Letter(
+        id=letter.id,
+        session_key=str(letter.session) if letter.session else None,
+        account=letter.account or None,
+        given_up_ms=letter.given_up_ms,
+        attempts=letter.attempts,
+        category=letter.category,
+        why=letter.why,
+        text=letter.text if letter.text is None else letter.text[:MOST_CHARS],
+        files=len(letter.attachments),
+    )
+
+
+async def _retry(call: Call, params: contract.LetterParams) -> contract.Retried:
+    letter, accepted = await call.fleet.dead_letters.try_again(params.id)
+    return contract.Retried(
+        session_key=str(letter.session) if letter.session else None,
+        run_id=f"{accepted.session.sid}-{accepted.entry_id}" if accepted else None,
+        account=letter.account or None,
+    )
+
+
+async def _drop(call: Call, params: contract.LetterParams) -> contract.Dropped:
+    await call.fleet.dead_letters.drop(params.id)
+    return contract.Dropped(id=params.id)
+
+
+# -- the doctor ------------------------------------------------------------------------------------
+
+
+async def _doctor(call: Call, _params: NoParams) -> contract.DoctorResult:
+    return await doctor.examined(call.home)
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "fleet.status": _status,
+    "deadletters.list": _letters,
+    "deadletters.retry": _retry,
+    "deadletters.drop": _drop,
+    "doctor": _doctor,
+}

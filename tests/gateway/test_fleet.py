@@ -1,0 +1,157 @@
+"""The fleet, as operators' clients see it."""
+
+import os
+from typing import Any
+
+import pytest
+
+from remoteclaw.fleet.reader import GivenUp
+from tests.support.cli import give_up
+from tests.support.doors import Refused, opened
+from tests.support.pages import login, paged
+from tests.support.stack import REPLIES, Stack
+from tests.support.waiting import eventually
+
+
+async def test_who_works_on_what_is_told_and_what_is_warm_then(stack: Stack) -> None:
+    both, peoples = await stack.start_worker(), await stack.start_worker(REMOTECLAW_PEOPLE_ONLY="1")
+    async with opened(stack) as door, paged(door, await login(stack, door, scope="read")) as client:
+        accepted = await stack.append("slow")
+        key = str(accepted.session)
+
+        async def at_work() -> Any:
+            found = await client.call("fleet.status")
+            return found if any(one.get("sinceMs") for one in found["workers"]) else None
+
+        busy = await eventually(at_work)
+        await stack.fleet.sessions.stop(accepted.session.sid)
+        await stack.ask("hello")
+
+        async def is_warm() -> Any:
+            found = await client.call("fleet.status")
+            return found if found["agents"] and not found["sessions"] else None
+
+        idle = await eventually(is_warm)
+
+    lanes = {one["pid"]: one["lanes"] for one in busy["workers"]}
+    assert lanes == {both.pid: ["agents", "background"], peoples.pid: ["agents"]}
+    assert [(one["name"], one["workers"]) for one in busy["lanes"]] == [
+        ("agents", 2),
+        ("background", 1),
+    ]
+    (session,) = busy["sessions"]
+    assert (session["key"], session["state"], session["waiting"]) == (key, "running", 1)
+    works = [one for one in busy["workers"] if one["state"] == "busy"]
+    assert [(one["sessionKey"], one["sinceMs"]) for one in works] == [(key, session["sinceMs"])]
+    assert {one["subject"] for one in busy["problems"]} == {"sweeper"}
+    (agent,) = idle["agents"]
+    assert agent["sessionKey"] == key
+    assert busy["atMs"] <= agent["sinceMs"] + 1000 <= idle["atMs"] + 1000
+    assert agent["memoryBytes"] > 1_000_000
+
+
+async def test_what_waits_is_told_with_since_when_and_why(stack: Stack) -> None:
+    async with opened(stack) as door, paged(door, await login(stack, door, scope="read")) as client:
+        accepted = await stack.append("hello", lane="background")
+        await stack.append("and more", lane="background")
+        found = await client.call("fleet.status")
+
+    (session,) = found["sessions"]
+    assert (session["state"], session["waiting"], session["lane"]) == ("scheduled", 2, "background")
+    assert session["sinceMs"] == int(accepted.entry_id.partition("-")[0])
+    texts = {one["subject"]: one["text"] for one in found["problems"]}
+    assert "`remoteclaw worker`" in texts["workers"]
+
+
+async def test_sessions_that_run_are_told_before_those_that_wait(stack: Stack) -> None:
+    for number in range(3):
+        await stack.append("hello", channel_id=f"chat-{number}")
+    (*_, last) = (await stack.fleet.sessions.busy(limit=3))[1]
+    assert await stack.fleet.leases.acquire(last.sid, worker="w", host="here")
+
+    count, (first,) = await stack.fleet.sessions.busy(limit=1)
+
+    assert (count, first.sid) == (3, last.sid)
+
+
+async def test_who_delivers_and_who_stands_by_is_told(stack: Stack) -> None:
+    stack.configure(channels={"webhook": {"token": "secret"}})
+    first, second = (stack.fleet.replies.reader("webhook", "default") for _ in range(2))
+    async with opened(stack) as door, paged(door, await login(stack, door, scope="read")) as client:
+
+        async def adapter() -> Any:
+            found = await client.call("fleet.status")
+            return next(one for one in found["adapters"] if one["account"] == "webhook/default")
+
+        stopped = await adapter()
+        assert await first.claim()
+        assert not await second.claim()
+        running = await adapter()
+        await stack.fleet.accounts.leave(first)
+        assert await second.claim()
+        after = await adapter()
+        assert not await first.claim()
+        await stack.fleet.accounts.leave(first)
+        left = await adapter()
+
+    assert (stopped["state"], stopped["standbys"]) == ("stopped", [])
+    assert "`remoteclaw up`" in stopped["problem"]
+    assert running["by"]["pid"] == os.getpid()
+    assert [one["pid"] for one in running["standbys"]] == [os.getpid()]
+    assert (after["state"], after["standbys"]) == ("runs", [])
+    assert left["standbys"] == []
+
+
+async def test_a_message_that_was_given_up_is_retried_or_dropped(stack: Stack) -> None:
+    accepted = await stack.append("hello " * 100)
+    await give_up(stack, accepted, await stack.append("another", channel_id="chat-2"))
+    async with opened(stack) as door, paged(door, await login(stack, door)) as client:
+        found = await client.call("deadletters.list")
+        letter, other = found["letters"]
+        assert found["count"] == 2
+        assert letter["sessionKey"] == str(accepted.session)
+        assert letter["why"] == "It was tried 3 times, and cut off each time."
+        assert letter["text"] == ("hello " * 100)[:300]
+        again = await client.call("deadletters.retry", {"id": letter["id"]})
+        answered = await client.call("agent.wait", {"runId": again["runId"]})
+        assert "demo agent" in answered["reply"]
+        with pytest.raises(Refused, match="tried again already"):
+            await client.call("deadletters.retry", {"id": letter["id"]})
+
+        await client.call("deadletters.drop", {"id": other["id"]})
+        assert (await client.call("deadletters.list"))["letters"] == []
+        with pytest.raises(Refused, match="no dead letter"):
+            await client.call("deadletters.drop", {"id": other["id"]})
+
+
+async def test_a_reply_that_was_refused_is_sent_again(stack: Stack) -> None:
+    reader = stack.fleet.replies.reader("test", "default")
+    await stack.put_reply("test", "default", "hi", chat="chat-1")
+    reply = await anext(reader.replies())
+    await reader.receipt(reply, given_up=GivenUp("refused", "You were blocked."))
+    async with opened(stack) as door, paged(door, await login(stack, door)) as client:
+        (letter,) = (await client.call("deadletters.list"))["letters"]
+        again = await client.call("deadletters.retry", {"id": letter["id"]})
+
+    assert (letter["account"], letter["text"]) == ("test/default", "hi")
+    assert letter["why"] == "test/default refused it: You were blocked."
+    assert again["account"] == "test/default"
+    assert await stack.fleet.scripts.client.xlen(REPLIES) == 1
+
+
+async def test_the_doctor_is_asked_once_by_all_who_ask_and_nobody_waits_for_it(
+    stack: Stack,
+) -> None:
+    stack.configure({"runtime": "claude", "command": ["/no/claude"]})
+    async with opened(stack) as door:
+        cookie = await login(stack, door, scope="read")
+        async with paged(door, cookie) as first, paged(door, cookie) as second:
+            asked = await first.begin("doctor")
+            await first.call("health")
+            other = await second.call("doctor")
+            one = (await first.answer(asked))["payload"]
+
+    assert one == other
+    (agent,) = (each for each in one["findings"] if each["subject"] == "agent main")
+    assert not agent["ok"]
+    assert "'/no/claude' is not installed" in agent["text"]
