@@ -1,29 +1,123 @@
-// The fleet: what runs, what waits, what went wrong.
+// The fleet: what is wrong first, then what runs, waits and stands by.
 
-import { count, el, fill } from "./dom.js";
+import { doctorPart } from "./doctor.js";
+import { count, el, id, moment, size } from "./dom.js";
+import { aged, kept, since, table } from "./kept.js";
+import { lettersList } from "./letters.js";
+
+const EVERY_MS = 3000;
+const SHOWN = 50;
 
 export function fleetView(link) {
-  const facts = el("dl", { class: "facts" });
+  const looked = el("p", { class: "about" });
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const wrong = el("ul", { class: "wrong" });
+  const well = el("p", { class: "notice", text: "Nothing that the fleet tells of itself." });
+  const letters = lettersList(link, look);
+  const doctor = doctorPart(link, (findings) => { found = findings; attend(); });
+  const attention = kept(wrong, { key: ({ subject, text }) => `${subject} ${text}`,
+    draw: ({ subject, text }) => [el("strong", { text: subject }), " ", text] });
+  const lanes = table("Lanes", ["Lane", "Workers", "Hints that wait"], {
+    key: (lane) => lane.name, empty: "There are none.",
+    cells: (lane) => [lane.name, count(lane.workers), count(lane.hints)],
+  });
+  const workers = table("Workers", ["Worker", "State", "Lanes", "Works on", "Since"], {
+    key: (worker) => worker.name, empty: "No worker runs.",
+    cells: (worker) => [`process ${worker.pid} on ${worker.host}`, worker.state, worker.lanes.join(", "),
+      worker.sessionKey ? place(worker.sessionKey, worker.title) : "", since(worker.sinceMs)],
+  });
+  const sessions = table("Sessions at work", ["Session", "Agent", "State", "Messages", "Since"], {
+    key: (session) => session.key, empty: "No session has work.",
+    cells: (session) => [place(session.key, session.label ?? session.title), session.agent, stateOf(session), count(session.waiting), since(session.sinceMs)],
+  });
+  const agents = table("Warm agents", ["Agent", "Session", "Idle", "Memory"], {
+    key: (agent) => `${agent.sinceMs} ${agent.sessionKey}`, empty: "No agent waits on the gateway's computer.",
+    cells: (agent) => [agent.sessionKey?.split("/")[0] ?? "unknown", agent.sessionKey ? place(agent.sessionKey) : "unknown",
+      since(agent.sinceMs), agent.memoryBytes ? size(agent.memoryBytes) : "unknown"],
+  });
+  const adapters = table("Adapters", ["Account", "Delivers", "Stands by", "Replies that wait", "Problem"], {
+    key: (adapter) => adapter.account, empty: "No account is configured.",
+    cells: (adapter) => [adapter.name ? `${adapter.account} as ${adapter.name}` : adapter.account,
+      adapter.by ? process(adapter.by) : adapter.state,
+      adapter.standbys.length ? adapter.standbys.map((each) => el("div", { text: process(each) })) : "none",
+      count(adapter.waiting), adapter.problem],
+  });
+  const more = el("p", { class: "notice", hidden: true });
   const element = el("section", { class: "fleet" },
-    el("h1", { text: "Fleet" }), problem, facts);
+    el("h1", { text: "Fleet" }), looked, problem,
+    part("Needs attention", wrong, well),
+    letters.element,
+    part("Lanes", lanes.element), part("Workers", workers.element), part("Sessions at work", sessions.element, more),
+    part("Warm agents", agents.element), part("Adapters", adapters.element), doctor,
+    part("Terminals", el("p", { class: "notice", text: "RemoteClaw has no terminals yet." })));
+  let now = null, found = [], timer = null, isClosed = false;
 
   async function look() {
+    clearTimeout(timer);
     try {
-      const status = await link.call("status");
-      fill(facts, Object.entries({
-        "Workers": status.workers,
-        "Busy sessions": status.busySessions,
-        "Hints that wait": status.hints,
-        "Dead letters": status.deadLetters,
-      }).flatMap(([name, value]) => [el("dt", { text: name }), el("dd", { text: count(value) })]));
-      problem.hidden = !status.configProblem;
-      problem.textContent = status.configProblem ?? "";
+      now = await link.call("fleet.status");
+      const dead = now.deadLetters ? await link.call("deadletters.list", { limit: SHOWN }) : { letters: [], count: 0 };
+      letters.show(dead.letters, dead.count);
+      draw();
+      problem.hidden = true;
+      looked.textContent = `Looked at ${moment(now.atMs)}`;
     } catch (error) {
       problem.hidden = false;
       problem.textContent = error.message;
     }
+    clearTimeout(timer);
+    if (!isClosed) timer = setTimeout(() => document.visibilityState === "visible" && look(), EVERY_MS);
   }
 
-  return { element, connected: look };
+  function draw() {
+    const titles = new Map(now.sessions.map((session) => [session.key, session.label ?? session.title]));
+    attend();
+    lanes.show(now.lanes);
+    workers.show(now.workers.map((worker) => ({ ...worker, title: titles.get(worker.sessionKey) })));
+    sessions.show(now.sessions);
+    more.hidden = now.busySessions <= now.sessions.length;
+    more.textContent = `${count(now.busySessions)} sessions have work in all.`;
+    agents.show(now.agents);
+    adapters.show(now.adapters);
+    aged(element, now.atMs);
+  }
+
+  /** Show what is wrong: what is there to retry or drop, what the fleet tells, and what the doctor has found. */
+  function attend() {
+    const dead = now?.deadLetters ? [{ subject: "dead letters", text: now.deadLetters === 1 ? "One message or reply was given up." : `${count(now.deadLetters)} messages or replies were given up.` }] : [];
+    const told = now?.problems ?? [];
+    const isTold = (finding) => told.some((each) => each.subject === finding.subject);
+    const items = [...dead, ...told, ...found.filter((finding) => !isTold(finding))];
+    attention(items);
+    well.hidden = items.length > 0;
+  }
+
+  const seen = () => document.visibilityState === "visible" && look();
+  document.addEventListener("visibilitychange", seen);
+
+  function close() {
+    isClosed = true;
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", seen);
+  }
+
+  return { element, connected: look, close };
+}
+
+function part(title, ...children) {
+  const name = id();
+  return el("section", { "aria-labelledby": name }, el("h2", { id: name, text: title }), ...children);
+}
+
+function place(key, title) {
+  return el("a", { href: `#/s/${encodeURIComponent(key)}`, text: title || key, title: key });
+}
+
+function process({ pid, host }) {
+  return `process ${pid} on ${host}`;
+}
+
+function stateOf(session) {
+  if (session.postponedUntilMs) return `waits until ${moment(session.postponedUntilMs)} (${session.postponed.replaceAll("_", " ")})`;
+  return session.state === "running" ? "works" : "waits for a worker";
 }
