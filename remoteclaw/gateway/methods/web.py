@@ -65,12 +65,13 @@ def _session(call: Call, conversation: str | None) -> SessionKey:
 async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
     session = _session(call, params.conversation)
     message_id, chosen = params.message_id, params.answer
-    if chosen is None and params.reaction is None:
+    if chosen is None:
         person = session.user
         writing = Incoming(id=message_id, chat=person, sender=person, at_ms=now_ms())
         if _NOTED.exceeded(writing) is not None:
             raise CallRefused("FORBIDDEN", TOO_MANY)
-        message_id = await _noted(call, session, params)
+        note = _noted if params.reaction is None else _reacted
+        message_id = await note(call, session, params)
     blobs = _Stored(call.fleet.blobs, session.sid, {file.blob: file for file in params.files})
     incoming = Incoming(
         id=message_id,
@@ -122,6 +123,22 @@ async def _noted(call: Call, session: SessionKey, params: contract.SendParams) -
         keep_ms=call.config.record.keep_ms,
         is_persons=True,
     )
+
+
+async def _reacted(call: Call, session: SessionKey, params: contract.SendParams) -> str:
+    """Show a reaction in its chat; return its id there."""
+    about = {"message": params.reply_to, "emoji": params.reaction, "from": session.user}
+    try:
+        return await call.fleet.web.add(
+            chat_of(session.user, session.thread),
+            "reaction",
+            about,
+            once=f"{session.user} {params.message_id}",
+            keep_ms=call.config.record.keep_ms,
+            is_persons=True,
+        )
+    except PlatformRefused as error:
+        raise CallRefused("NOT_FOUND", str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,43 @@ async def test_a_touch_keyboard_comes_when_asked_for_and_its_enter_makes_a_line(
         await expect(message).not_to_be_focused()
 
 
+async def test_a_person_replies_reacts_and_hears_each_answer_once(
+    browser: Browser, stack: Stack
+) -> None:
+    """What is said while it is written is not read aloud, and neither is what was there before."""
+    await stack.start_worker()
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await expect(page.get_by_text("Write to your agent")).to_be_visible()
+        message, heard = page.get_by_label("Message", exact=True), page.locator(".unseen")
+        await message.fill("hello")
+        await message.press("Enter")
+        answer = page.locator(".message.agent").first
+        await expect(heard).to_contain_text("main: This is RemoteClaw's demo agent")
+        await expect(page.get_by_text("Write to your agent")).to_be_hidden()
+        await expect(page.get_by_label("Conversation", exact=True)).not_to_have_attribute(
+            "role", "log"
+        )
+        await answer.hover()
+        await answer.get_by_role("button", name="Reply").click()
+        await expect(page.locator(".quoted")).to_contain_text("RemoteClaw's demo agent")
+        await message.fill("echo and this?")
+        await message.press("Enter")
+        reply = page.locator(".message.own").last
+        await expect(reply.locator(".quote")).to_contain_text("RemoteClaw's demo agent")
+        await expect(page.locator(".quoted")).to_be_hidden()
+        for emoji, shown in (("👍", "👍"), ("🎉", "🎉"), ("🎉", "")):
+            await answer.get_by_role("button", name="React").click()
+            await answer.get_by_role("button", name=emoji).click()
+            await expect(answer.locator(".reactions")).to_have_text(shown)
+        await answer.get_by_role("button", name="React").click()
+        await answer.get_by_role("button", name="👀").click()
+        await expect(answer.locator(".reactions")).to_have_text("👀")
+        await page.reload()
+        await expect(answer.locator(".reactions")).to_have_text("👀")
+        await expect(reply.locator(".quote")).to_be_visible()
+        await expect(heard).to_be_empty()
+
+
 #: Asks, behind an answer with what Markdown has, whether it may publish.
 _ASKING = """
 while True:

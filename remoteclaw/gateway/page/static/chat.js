@@ -3,7 +3,8 @@
 import { body, choices, headline } from "./cards.js";
 import { composer } from "./composer.js";
 import { conversationFrame } from "./conversation.js";
-import { el, fill, id, moment, rendered } from "./dom.js";
+import { el, fill, heard, id, moment, rendered } from "./dom.js";
+import { marks } from "./marks.js";
 import { download, took, written } from "./messages.js";
 import { sessionPanel } from "./session_panel.js";
 
@@ -17,13 +18,16 @@ export function chatView(link, conversation = null) {
   });
   const panel = el("div", { class: "panel" });  // filled as soon as it is known whose chat this is
   const frame = conversationFrame("Chat", { stop: () => link.call("sessions.stop", { sessionKey: here.sessionKey }), panel, below: writing.element });
+  frame.messages.after(el("p", { class: "empty", text: "Write to your agent: a question, or a task. Files are attached, dropped here or pasted." }));
   const known = new Map();  // the element of each message, by its id
+  const marked = new Map();  // what people have marked each with, by its id
   const cards = new Map();  // the message that shows a request, by the request's id
   const asks = new Map();  // the requests that this session waits for, by their ids
   const early = [];  // what was told before it is known whose chat this is
   let here = null;
   let last = "";
   let first = null;  // the event with which begins what is shown
+  let isNews = false;  // whether what is told happens now
   let answered = null;  // the turn whose answer came last
 
   async function connected() {
@@ -39,6 +43,7 @@ export function chatView(link, conversation = null) {
     frame.title.textContent = `Chat with ${here.agent}`;
     if (!panel.children.length) panel.append(sessionPanel(link, here.sessionKey).element);
     early.splice(0).forEach(happened);
+    isNews = true;
     frame.running(here.state !== "idle");
     nowOpen();
     look(here.state === "idle" ? null : "");
@@ -96,13 +101,15 @@ export function chatView(link, conversation = null) {
       (event.files ?? []).map((file) => download(event.sid, file)),
       event.card?.choices.length ? cardOf(event.card) : null,
       event.usage ? took(event.usage) : null,
-      el("span", { class: "reactions" }));
+      isOwn ? null : marksOf(event));
     if (event.turn) answered = event.turn;
     const shown = event.turn ? frame.arrived(made, event.text) : made;
     if (shown === made) frame.put(made, event.at);
     if (event.card) cards.set(event.card.id, shown);
     if (event.card) show(event.card.id);
     known.set(event.id, shown);
+    // Once, and when it is whole: what is read aloud while it grows is begun again and again.
+    if (isNews && !isOwn) heard.textContent = `${here.agent}: ${shown.querySelector(".text")?.textContent ?? ""}`;
   }
 
   function asked(ask) {
@@ -127,14 +134,29 @@ export function chatView(link, conversation = null) {
     return choices({ kind, what: "", offered: card.choices }, (verdict, words) => answer(card.id, verdict, words));
   }
 
+  function textOf(messageId) {
+    return known.get(messageId)?.querySelector(".text")?.textContent.slice(0, 120);
+  }
+
   function quote(quotedId) {
-    const quoted = known.get(quotedId)?.querySelector(".text")?.textContent.slice(0, 120);
+    const quoted = textOf(quotedId);
     return quoted ? el("blockquote", { class: "quote", text: quoted }) : null;
   }
 
   function react(event) {
-    const reactions = known.get(event.message)?.querySelector(".reactions");
-    if (reactions) reactions.textContent = event.emoji;
+    marked.get(event.message)?.take(event);
+  }
+
+  function marksOf({ id: messageId }) {
+    const made = marks({
+      reply: () => writing.reply({ id: messageId, text: textOf(messageId) }),
+      react: (emoji) => {
+        const reaction = made.of(here.person) === emoji ? "" : emoji;  // the same one again takes it back
+        link.call("web.send", { conversation, messageId: id(), replyTo: messageId, reaction }).catch((error) => frame.complain(error.message));
+      },
+    });
+    marked.set(messageId, made);
+    return made.element;
   }
 
   function answer(request, verdict, words = "") {

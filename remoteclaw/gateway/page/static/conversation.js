@@ -22,7 +22,7 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
   const stopping = el("button", { type: "button", class: "stop", hidden: true, onclick: stop }, "Stop");
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
   const earlier = el("button", { type: "button", class: "earlier", hidden: true, onclick: more }, "Earlier messages");
-  const scroller = el("div", { class: "scroller", role: "log", "aria-label": "Conversation", tabindex: "0",
+  const scroller = el("div", { class: "scroller", role: "region", "aria-label": "Conversation", tabindex: "0",
     onscroll: () => { if (scroller.scrollTop < NEAR_PX) more(); } }, earlier, messages, problem);
   const element = el("section", { class: "conversation" },
     el("div", { class: "head" }, title, about, stopping, panel), scroller, below);

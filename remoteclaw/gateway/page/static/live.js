@@ -16,7 +16,7 @@ export function liveText(messages) {
   /** Show `session.live`; `who` answers, for so long. */
   function show(now, who, ms) {
     said = now.text.trim();
-    const wanted = el("li", { class: "live", "aria-busy": "true" },  // it is read aloud as a message
+    const wanted = el("li", { class: "live" },
       el("div", { class: "by" }, el("h2", { class: "who", text: who }), el("span", { class: "since", text: since(ms) })),
       said ? written(now) : el("p", { class: "thinking", text: "…" }));
     if (element) morph(element, wanted);
