@@ -74,6 +74,9 @@ async def test_requests_of_every_kind_are_answered_and_say_by_whom(stack: Stack)
         other = await put_in(*turn, tool="Write", what="/x\n+y")
         await page.get_by_role("link", name="Requests, 2 open").click()
         rows = page.locator(".ask")
+        heading = await page.get_by_role("heading", name="Requests").bounding_box()
+        assert heading, "it is shown"
+        assert heading["x"] >= 16
         width = await page.evaluate("document.documentElement.scrollWidth")
         assert width <= PHONE["width"]
 

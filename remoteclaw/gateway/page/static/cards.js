@@ -76,7 +76,7 @@ export function choices(ask, answer) {
   const send = kind === "question" ? el("button", { type: "submit", disabled: true }, "Send") : null;
   const element = el("form", { class: "choices", "aria-label": "Answer", onsubmit: submit, oninput: () => { if (send) send.disabled = !inWords(); } },
     boxes.length ? el("fieldset", { class: "checks" }, el("legend", { text: "Choose any" }), boxes) : null,
-    offered.map(([verdict, label]) => el("button", { type: "button", class: verdict, onclick: () => choose(verdict) },
+    offered.map(([verdict, label]) => el("button", { type: "button", class: ["once", "deny"].includes(verdict) ? verdict : null, onclick: () => choose(verdict) },
       (kind === "change" && CHANGE_LABELS[verdict]) || (isNumber(verdict) && meanings[verdict - 1]) || label)),
     el("div", { class: "own" }, words, send), problem);
 
