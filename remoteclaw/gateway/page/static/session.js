@@ -25,7 +25,6 @@ export function sessionView(link, sessionKey, asks) {
   async function connected() {
     frame.complain("");
     writing.connected();
-    panel.connected();
     try {
       key = (await link.call("sessions.subscribe", { sessionKey })).sessionKey;
       waiting.look();
@@ -42,6 +41,7 @@ export function sessionView(link, sessionKey, asks) {
     ]);
     frame.title.textContent = facts.label ?? facts.title ?? key;
     frame.about.textContent = `${facts.channel} · ${facts.agent} · last message ${ago(facts.lastMessageMs)}${facts.waiting ? ` · ${facts.waiting} waiting` : ""}`;
+    panel.show(facts);
     const isWorking = facts.state !== "idle";
     frame.grown(() => {
       if (history) bring(history);

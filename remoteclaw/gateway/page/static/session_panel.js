@@ -19,7 +19,8 @@ export function sessionPanel(link, sessionKey) {
   const label = el("input", { type: "text", maxlength: "64", name: "label", autocomplete: "off" });
   const labelling = el("form", { class: "setting", onsubmit: (event) => { event.preventDefault(); act(saveLabel); } },
     el("label", {}, "Label", label), el("button", { type: "submit" }, "Save"));
-  const mode = el("select", { onchange: () => act(saveMode) });
+  const mode = el("select", { onchange: () => act(saveMode) },
+    el("option", { value: "", text: "as configured" }), Object.keys(MODES).map((value) => el("option", { value, text: value })));
   const queueing = el("div", { class: "setting" }, el("label", {}, "While it is busy", mode));
   const end = el("button", { type: "button", class: "deny", onclick: () => asks(true) }, "End the conversation");
   const keep = el("button", { type: "button", hidden: true, onclick: () => asks(false) }, "Keep it");
@@ -29,6 +30,7 @@ export function sessionPanel(link, sessionKey) {
     el("summary", { text: "About" }),
     el("div", { class: "inside" }, facts, labelling, queueing, ending, problem, done,
       archive.element, tracePanel(link, sessionKey)));
+  let saved = "";
 
   function asks(isAsked) {
     end.hidden = isAsked;
@@ -59,8 +61,8 @@ export function sessionPanel(link, sessionKey) {
       fact("Usage", usage && `${count(usage.turns)} ${usage.turns === 1 ? "turn" : "turns"} · ${count(usage.inputTokens + usage.cacheWriteTokens + usage.outputTokens)} tokens${usage.costUsd ? ` · $${usage.costUsd.toFixed(2)}` : ""} · ${duration(usage.durationMs)}`));
     labelling.hidden = !link.scopes.includes("write");
     queueing.hidden = ending.hidden = !link.scopes.includes("admin");
-    if (document.activeElement !== label) label.value = known.label ?? "";
-    fill(mode, el("option", { value: "", text: "as configured" }), Object.keys(MODES).map((value) => el("option", { value, text: value })));
+    if (label.value === saved) label.value = known.label ?? "";  // else somebody writes another one
+    saved = known.label ?? "";
     mode.value = queue.own.includes("mode") ? queue.mode : "";
   }
 
@@ -97,7 +99,7 @@ export function sessionPanel(link, sessionKey) {
     problem.textContent = words;
   }
 
-  return { element, connected: () => element.open && look() };
+  return { element, show };
 }
 
 function fact(term, value) {

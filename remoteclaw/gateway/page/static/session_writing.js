@@ -2,15 +2,17 @@
 
 import { el, id } from "./dom.js";
 
+const NOTICE = "The agent and its chat are told that you wrote this on the page. The answer goes to the chat.";
+
 /** Return the form, which is there for those who may; `sent` is given what was taken, as it is recorded. */
 export function sessionWriting(link, sessionKey, sent) {
   const text = el("textarea", { rows: "2", "aria-label": "Message to this session", placeholder: "Write in this session",
     onkeydown: (event) => {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); }
     },
-    oninput: () => { unsent = null; } });  // other words are another message
+    oninput: () => { unsent = null; told.textContent = NOTICE; } });  // other words are another message
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
-  const told = el("p", { class: "about", role: "status", text: "The agent and its chat are told that you wrote this on the page. The answer goes to the chat." });
+  const told = el("p", { class: "about", role: "status", text: NOTICE });
   const element = el("form", { class: "composer", hidden: true, onsubmit: (event) => { event.preventDefault(); send(); } },
     problem, told, el("div", { class: "row" }, text, el("button", { type: "submit" }, "Send")));
   let unsent = null;  // names what is being sent, so that it is sent once however often
