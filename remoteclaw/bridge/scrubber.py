@@ -20,7 +20,7 @@ __all__ = ["SECRET", "Scrubber", "secrets_of", "secrets_of_agent"]
 #: The replacement of a secret.
 SECRET = "[secret]"  # noqa: S105 - no secret
 
-#: How much of a text is read at least, in characters: never a whole file.
+#: How much of a text is read beyond what is shown, in characters: never a whole file.
 MOST_READ = 1000
 #: How long a value is at least: a shorter one would hide words and numbers that are no secrets.
 #: Where the name says that it is a secret, less will do.
@@ -74,7 +74,7 @@ class Scrubber:
     def text(self, text: str, most: int) -> str:
         """Return the first `most` characters of a text, without secrets and controls."""
         # First the controls: one within a secret must not save it.
-        text = _seen(text[: max(MOST_READ, 2 * most)])  # a secret may go on behind them
+        text = _seen(text[: most + MOST_READ])  # a secret may go on behind them
         return self._pattern.sub(lambda found: f"{found['scheme'] or ''}{SECRET}", text)[:most]
 
     @cached_property
@@ -121,6 +121,8 @@ def _is_secret(name: str, value: str) -> bool:
 
 def _seen(text: str) -> str:
     """Return a text without its controls and formats, but newline and tab."""
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text  # most are, and this is quick
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf"))
 
 
