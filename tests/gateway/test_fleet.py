@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.config.load import load_config
+from remoteclaw.fleet.adapters import accounts_here
 from remoteclaw.fleet.reader import GivenUp
 from tests.support.cli import give_up
 from tests.support.doors import Refused, opened
@@ -87,6 +89,7 @@ async def test_who_delivers_and_who_stands_by_is_told(stack: Stack) -> None:
         assert await first.claim()
         assert not await second.claim()
         running = await adapter()
+        (state,) = await accounts_here(stack.fleet, load_config(stack.home.config_file))
         await stack.fleet.accounts.leave(first)
         assert await second.claim()
         after = await adapter()
@@ -98,6 +101,7 @@ async def test_who_delivers_and_who_stands_by_is_told(stack: Stack) -> None:
     assert "`remoteclaw up`" in stopped["problem"]
     assert running["by"]["pid"] == os.getpid()
     assert [one["pid"] for one in running["standbys"]] == [os.getpid()]
+    assert "1 stands by" in state.line
     assert (after["state"], after["standbys"]) == ("runs", [])
     assert left["standbys"] == []
 

@@ -35,6 +35,8 @@ async def test_the_fleet_is_watched_and_what_was_given_up_is_tried_again(
         attention = page.get_by_role("region", name="Needs attention")
         await expect(attention).to_contain_text("2 messages or replies were given up")
         await expect(attention).to_contain_text("channel webhook/default")
+        await expect(attention.locator("code").first).to_have_text("remoteclaw sweep")
+        await expect(page.get_by_text("Looked at")).to_be_visible()
         lanes = table(page, "Lanes").get_by_role("row")
         await expect(lanes).to_have_text([re.compile("Lane"), "agents20", "background10"])
         delivers = table(page, "Adapters").get_by_role("row").filter(has_text="web/default")

@@ -1,6 +1,7 @@
 // What `remoteclaw doctor` finds on the gateway's computer, when a person asks.
 
 import { count, el, fill, moment } from "./dom.js";
+import { coded } from "./kept.js";
 
 /** `found(findings)` is told of those that are not right. */
 export function doctorPart(link, found) {
@@ -32,5 +33,5 @@ export function doctorPart(link, found) {
 
 function listOf(findings, kind) {
   return el("ul", { class: kind }, findings.map((finding) =>
-    el("li", {}, el("strong", { text: finding.subject }), " ", finding.text)));
+    el("li", {}, el("strong", { text: finding.subject }), " ", coded(finding.text))));
 }

@@ -2,7 +2,7 @@
 
 import { doctorPart } from "./doctor.js";
 import { count, el, id, moment, size } from "./dom.js";
-import { aged, kept, since, table } from "./kept.js";
+import { aged, coded, kept, nameOf, since, table } from "./kept.js";
 import { lettersList } from "./letters.js";
 
 const EVERY_MS = 3000;
@@ -16,7 +16,7 @@ export function fleetView(link) {
   const letters = lettersList(link, look);
   const doctor = doctorPart(link, (findings) => { found = findings; attend(); });
   const attention = kept(wrong, { key: ({ subject, text }) => `${subject} ${text}`,
-    draw: ({ subject, text }) => [el("strong", { text: subject }), " ", text] });
+    draw: ({ subject, text }) => [el("strong", { text: subject }), " ", ...coded(text)] });
   const lanes = table("Lanes", ["Lane", "Workers", "Hints that wait"], {
     key: (lane) => lane.name, empty: "There are none.",
     cells: (lane) => [lane.name, count(lane.workers), count(lane.hints)],
@@ -32,7 +32,7 @@ export function fleetView(link) {
   });
   const agents = table("Warm agents", ["Agent", "Session", "Idle", "Memory"], {
     key: (agent) => `${agent.sinceMs} ${agent.sessionKey}`, empty: "No agent waits on the gateway's computer.",
-    cells: (agent) => [agent.sessionKey?.split("/")[0] ?? "unknown", agent.sessionKey ? place(agent.sessionKey) : "unknown",
+    cells: (agent) => [agent.sessionKey ? nameOf(agent.sessionKey).split(" · ")[0] : "unknown", agent.sessionKey ? place(agent.sessionKey) : "unknown",
       since(agent.sinceMs), agent.memoryBytes ? size(agent.memoryBytes) : "unknown"],
   });
   const adapters = table("Adapters", ["Account", "Delivers", "Stands by", "Replies that wait", "Problem"], {
@@ -40,7 +40,7 @@ export function fleetView(link) {
     cells: (adapter) => [adapter.name ? `${adapter.account} as ${adapter.name}` : adapter.account,
       adapter.by ? process(adapter.by) : adapter.state,
       adapter.standbys.length ? adapter.standbys.map((each) => el("div", { text: process(each) })) : "none",
-      count(adapter.waiting), adapter.problem],
+      count(adapter.waiting), coded(adapter.problem)],
   });
   const more = el("p", { class: "notice", hidden: true });
   const element = el("section", { class: "fleet" },
@@ -110,7 +110,7 @@ function part(title, ...children) {
 }
 
 function place(key, title) {
-  return el("a", { href: `#/s/${encodeURIComponent(key)}`, text: title || key, title: key });
+  return el("a", { href: `#/s/${encodeURIComponent(key)}`, text: title || nameOf(key), title: key });
 }
 
 function process({ pid, host }) {

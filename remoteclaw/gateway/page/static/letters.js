@@ -1,7 +1,7 @@
 // Dead letters: messages and replies that were given up, to retry or to drop.
 
 import { count, el, moment } from "./dom.js";
-import { kept } from "./kept.js";
+import { kept, nameOf } from "./kept.js";
 
 export function lettersList(link, look) {
   const title = el("h2", { tabindex: "-1", text: "Dead letters" });
@@ -19,7 +19,7 @@ export function lettersList(link, look) {
 
   function draw(letter) {
     const problem = el("p", { class: "problem", role: "alert", hidden: true });
-    const name = letter.sessionKey ?? letter.account ?? "unknown";
+    const name = letter.sessionKey ? nameOf(letter.sessionKey) : letter.account ?? "unknown";
     const button = (text, onclick, more = {}) => el("button", { type: "button", onclick, ...more }, text);
     const retry = button("Retry", () => act(async () => {
       const again = await link.call("deadletters.retry", { id: letter.id });
@@ -54,7 +54,7 @@ export function lettersList(link, look) {
 
     return [
       el("p", { class: "by" },
-        letter.sessionKey ? el("a", { href: `#/s/${encodeURIComponent(letter.sessionKey)}`, text: letter.sessionKey }) : name,
+        letter.sessionKey ? el("a", { href: `#/s/${encodeURIComponent(letter.sessionKey)}`, text: name, title: letter.sessionKey }) : name,
         " ", el("time", { datetime: new Date(letter.givenUpMs).toISOString(), text: moment(letter.givenUpMs) })),
       el("p", { text: letter.why }),
       el("blockquote", { text: letter.text ?? "It can't be read." }),
