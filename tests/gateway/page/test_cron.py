@@ -66,6 +66,45 @@ async def test_a_job_is_run_paused_resumed_and_removed(stack: Stack) -> None:
     scheduler.cancel()
 
 
+async def test_a_job_is_added_and_changed_by_a_form(stack: Stack) -> None:
+    """What is not changed stays: a schedule that is sent again would be counted from now."""
+    accepted = await stack.append("hello")
+    async with (
+        launched() as browser,
+        opened(stack) as door,
+        logged_in(browser, stack, door, viewport=PHONE) as page,
+    ):
+        await page.goto(f"{door.url}/#/cron")
+        await page.get_by_role("button", name="New job").click()
+        form = page.get_by_role("form", name="New job")
+        await form.get_by_label("Name").fill("standup")
+        await form.get_by_label("What the agent is told").fill("What is new?")
+        await form.get_by_label("Minute, hour").fill("0 25 * * *")
+        await form.get_by_label("Time zone").fill("Europe/Berlin")
+        await form.get_by_label("The conversation").select_option(str(accepted.session))
+        await form.get_by_role("button", name="Add").click()
+        await expect(form.get_by_role("alert")).to_contain_text("0 25 * * *")
+        await form.get_by_label("When").select_option("Repeatedly")
+        await form.get_by_label("Minutes from").fill("90")
+        await form.get_by_role("button", name="Add").click()
+        row = page.get_by_role("listitem").filter(has_text="standup")
+        await expect(row).to_contain_text("every 90 minutes")
+        await expect(page.get_by_role("button", name="New job")).to_be_focused()
+        (added,) = await cron_of(stack.fleet).jobs()
+
+        await row.get_by_role("button", name="Change").click()
+        change = page.get_by_role("form", name="Change the job")
+        await change.get_by_label("What the agent is told").fill("What is new, in short?")
+        await change.get_by_role("button", name="Save").click()
+        await expect(row).to_contain_text("in short?")
+        await expect(row.get_by_role("button", name="Change")).to_be_focused()
+        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+    job = await job_of(stack.fleet, added.id)
+    assert (job.session, job.message) == (accepted.session, "What is new, in short?")
+    assert (job.schedule, job.next_ms) == (added.schedule, added.next_ms)
+
+
 async def test_who_may_only_read_is_offered_no_change_of_a_job(stack: Stack) -> None:
     """Without a scheduler, everybody reads that nothing is run by the clock."""
     await add(stack.fleet, Schedule(every_s=3600), session=ADA)
@@ -78,6 +117,7 @@ async def test_who_may_only_read_is_offered_no_change_of_a_job(stack: Stack) -> 
         row = page.get_by_role("listitem").filter(has_text="standup")
         await expect(row).to_contain_text("every hour")
         await expect(row.get_by_role("button", name="Run now")).to_be_hidden()
+        await expect(page.get_by_role("button", name="New job")).to_be_hidden()
         await expect(page.get_by_role("alert").filter(visible=True)).to_contain_text(
             "No scheduler runs"
         )

@@ -1,6 +1,7 @@
 // Cron jobs: when each is due, how its runs ended, and running, pausing and removing it.
 
 import { ago, duration, el, fill, moment } from "./dom.js";
+import { jobForm } from "./job_form.js";
 import { inWords } from "./schedule.js";
 
 /** Nothing tells of runs that end: the page looks. */
@@ -15,7 +16,8 @@ export function cronView(link) {
   const list = el("ul", { class: "jobs" });
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
   const notice = el("p", { class: "notice" });
-  const element = el("section", { class: "cron" }, el("h1", { text: "Cron jobs" }), problem, notice, list);
+  const add = el("button", { type: "button", onclick: () => openForm(link, add, { done: look }) }, "New job");
+  const element = el("section", { class: "cron" }, el("h1", { text: "Cron jobs" }), problem, notice, add, list);
   const rows = new Map();
   const timer = setInterval(look, EVERY_MS);
 
@@ -26,7 +28,8 @@ export function cronView(link) {
       problem.hidden = !isStill;
       problem.textContent = isStill ? "No scheduler runs, so nothing is run by the clock: start `remoteclaw up`, or `remoteclaw sweep`." : "";
       notice.hidden = jobs.length > 0;
-      notice.textContent = "There are no cron jobs. Ask the agent for one (“each morning at nine …”), or use `remoteclaw cron add`.";
+      notice.textContent = "There are no cron jobs. An owner can also ask the agent for one: “each morning at nine …”.";
+      add.hidden = !link.scopes.includes("admin");
       for (const [id, row] of rows) {
         if (!jobs.some((job) => job.id === id)) { row.element.remove(); rows.delete(id); }
       }
@@ -47,6 +50,17 @@ export function cronView(link) {
   return { element, connected: look, close: () => clearInterval(timer) };
 }
 
+/** Show a job's form in the place of what opens it, until it is done. */
+function openForm(link, opener, { job = null, back = opener, done }) {
+  const form = jobForm(link, { job, done() {
+    form.replaceWith(opener);
+    back.focus();
+    done();
+  } });
+  opener.replaceWith(form);
+  form.querySelector("input").focus();
+}
+
 /** Return one job: an element that stays, so that what a person has opened or focused does. */
 function jobRow(link, jobId, look) {
   const name = el("h2"), when = el("p", { class: "when" }), about = el("p", { class: "about" });
@@ -60,13 +74,14 @@ function jobRow(link, jobId, look) {
   const remove = el("button", { type: "button", class: "deny", onclick: () => asks(true) }, "Remove");
   const keep = el("button", { type: "button", onclick: () => asks(false) }, "Keep");
   const sure = el("button", { type: "button", class: "deny", onclick: () => act(() => link.call("cron.remove", { jobId })) }, "Remove for good");
-  const choices = el("div", { class: "choices" }, run, pause, remove, keep, sure);
+  const edit = el("button", { type: "button", onclick: () => openForm(link, choices, { job, back: edit, done: look }) }, "Change");
+  const choices = el("div", { class: "choices" }, run, pause, edit, remove, keep, sure);
   const element = el("li", { class: "job" }, name, when, about, facts, choices, told, problem, history);
   let job = null, begun = null, shown = "", listed = "";
 
   function asks(isAsked) {
     for (const each of [keep, sure]) each.hidden = !isAsked;
-    for (const each of [run, pause, remove]) each.hidden = isAsked;
+    for (const each of [run, pause, edit, remove]) each.hidden = isAsked;
     (isAsked ? keep : remove).focus();
   }
   for (const each of [keep, sure]) each.hidden = true;
