@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a reaction of a person that is shown as a message",
+        before="note = _noted if params.reaction is None else _reacted",
+        after="note = _noted",
+        test="test_a_person_replies_reacts_and_hears_each_answer_once",
+    ),
+    Mutant(
+        "a paragraph that runs against its script",
+        before="yield f'<{tag} dir=\"auto\">'",
+        after='yield f"<{tag}>"',
+        test="test_dates_and_numbers_are_those_of_the_browser_and_texts_run_their_own_way",
+    ),
+    Mutant(
         "a heading that leaves one out",
         before='return "".join(_blocks(blocks, FIRST_HEADING - highest))',
         after='return "".join(_blocks(blocks, FIRST_HEADING - 1))',

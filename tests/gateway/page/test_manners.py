@@ -1,5 +1,6 @@
 """The page on a phone, without a mouse, and for those who listen to it."""
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from urllib.parse import quote
 
 import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.support.bridges import claude_script
 from tests.support.browser import DESK, PHONE, launched, logged_in
@@ -154,6 +155,32 @@ async def test_a_person_replies_reacts_and_hears_each_answer_once(
         await expect(answer.locator(".reactions")).to_have_text("👀")
         await expect(reply.locator(".quote")).to_be_visible()
         await expect(heard).to_be_empty()
+
+
+async def test_dates_and_numbers_are_those_of_the_browser_and_texts_run_their_own_way(
+    browser: Browser, stack: Stack
+) -> None:
+    async with opened(stack) as door, logged_in(browser, stack, door, locale="de-DE") as page:
+        content = b"." * 1_500
+        await page.locator("input[type=file]").set_input_files(
+            {"name": "plan.txt", "mimeType": "text/plain", "buffer": content}
+        )
+        await expect(page.locator(".attached")).to_contain_text("1,5 KB")
+        message = page.get_by_label("Message", exact=True)
+        await message.fill("مرحبا بالعالم")
+        assert await direction(message) == "rtl"
+        await message.press("Enter")
+        own = page.locator(".message.own")
+        await expect(own.locator("time")).to_have_text(re.compile(r"^\d\d:\d\d$"))
+        assert await direction(own.locator(".text p")) == "rtl"
+        assert await direction(own) == "ltr"
+        row = page.get_by_role("complementary").get_by_role("listitem")
+        await expect(row.locator("time")).to_have_text(re.compile("Minute"))
+        assert await direction(row.locator(".title")) == "rtl"
+
+
+async def direction(shown: Locator) -> str:
+    return str(await shown.evaluate("(element) => getComputedStyle(element).direction"))
 
 
 #: Asks, behind an answer with what Markdown has, whether it may publish.

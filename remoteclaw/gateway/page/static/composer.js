@@ -11,7 +11,7 @@ const isTouched = matchMedia("(pointer: coarse)").matches;
  * in this tab as the draft of that name until it is sent.
  */
 export function composer({ send, session, draft }) {
-  const text = el("textarea", { rows: "1", placeholder: "Write to the agent", "aria-label": "Message",
+  const text = el("textarea", { rows: "1", dir: "auto", placeholder: "Write to the agent", "aria-label": "Message",
     onkeydown: (event) => {
       if (event.key === "Escape") reply(null);
       if (event.key !== "Enter" || event.shiftKey || event.isComposing || isTouched) return;

@@ -37,6 +37,7 @@ export function fill(element, ...children) {
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 const number = new Intl.NumberFormat();
+const money = new Intl.NumberFormat(undefined, { style: "currency", currency: "USD", maximumSignificantDigits: 3 });
 const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
 
 /** Return a moment in words: the time if it was today. */
@@ -62,6 +63,11 @@ export function count(value) {
 export function duration(ms) {
   const [unit, value] = ms < 60_000 ? ["second", ms / 1000] : ms < 5_400_000 ? ["minute", ms / 60_000] : ["hour", ms / 3_600_000];
   return new Intl.NumberFormat(undefined, { style: "unit", unit, unitDisplay: "narrow", maximumFractionDigits: 1 }).format(value);
+}
+
+/** Return what something cost. */
+export function dollars(value) {
+  return money.format(value);
 }
 
 /** Return a size in words. */

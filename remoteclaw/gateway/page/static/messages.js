@@ -1,13 +1,13 @@
 // How messages look: what somebody wrote, the files of it, and what a turn took.
 
-import { count, duration, el, moment, rendered, size } from "./dom.js";
+import { count, dollars, duration, el, moment, rendered, size } from "./dom.js";
 import { callOf, planCard, toolCard } from "./tools.js";
 
 const SPEAKERS = { agent: "agent", error: "RemoteClaw", notice: "RemoteClaw" };
 
 /** Return a text as the gateway has made HTML of it, or as it is: of a very long one it makes none. */
 export function written({ html, text }) {
-  return html ? rendered(html) : el("div", { class: "text plain", text });
+  return html ? rendered(html) : el("div", { class: "text plain", dir: "auto", text });
 }
 
 /** Return an item of a session's record. */
@@ -29,7 +29,7 @@ export function took(usage) {
   const words = [
     usage.durationMs && duration(usage.durationMs),
     usage.outputTokens && `${count(usage.outputTokens)} tokens`,
-    usage.costUsd && `$${usage.costUsd.toFixed(2)}`,
+    usage.costUsd && dollars(usage.costUsd),
   ].filter(Boolean).join(" · ");
   return words ? el("p", { class: "ended", text: words }) : null;
 }

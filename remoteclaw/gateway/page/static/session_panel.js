@@ -1,7 +1,7 @@
 // What is known of a session, and what operators can do about it.
 
 import { archivePanel } from "./archive.js";
-import { count, duration, el, fill, moment } from "./dom.js";
+import { count, dollars, duration, el, fill, moment } from "./dom.js";
 import { tracePanel } from "./trace.js";
 
 const MODES = {
@@ -58,7 +58,7 @@ export function sessionPanel(link, sessionKey) {
       fact("Started by", known.startedBy && session(known.startedBy)),
       fact("Has started", known.hasStarted.length ? known.hasStarted.map((key) => el("div", {}, session(key))) : null),
       fact("Queue", `${MODES[queue.mode]}; ${queue.debounceMs ? `after ${duration(queue.debounceMs)} of quiet` : "at once"}; ${queue.cap ? `at most ${count(queue.cap)}, then ${queue.drop}` : "any number"}`),
-      fact("Usage", usage && `${count(usage.turns)} ${usage.turns === 1 ? "turn" : "turns"} · ${count(usage.inputTokens + usage.cacheWriteTokens + usage.outputTokens)} tokens${usage.costUsd ? ` · $${usage.costUsd.toFixed(2)}` : ""} · ${duration(usage.durationMs)}`));
+      fact("Usage", usage && `${count(usage.turns)} ${usage.turns === 1 ? "turn" : "turns"} · ${count(usage.inputTokens + usage.cacheWriteTokens + usage.outputTokens)} tokens${usage.costUsd ? ` · ${dollars(usage.costUsd)}` : ""} · ${duration(usage.durationMs)}`));
     labelling.hidden = !link.scopes.includes("write");
     queueing.hidden = ending.hidden = !link.scopes.includes("admin");
     if (label.value === saved) label.value = known.label ?? "";  // else somebody writes another one

@@ -117,7 +117,7 @@ function placeOf(key, own) {
 
 /** Return the row of a session, whose element stays. */
 function sessionRow() {
-  const title = el("span", { class: "title" }), about = el("span", { class: "about" });
+  const title = el("span", { class: "title", dir: "auto" }), about = el("span", { class: "about" });
   const at = el("time"), excerpt = el("span", { class: "excerpt", hidden: true });
   const place = el("a", {}, title, about, at, excerpt);
   const element = el("li", {}, place);

@@ -1,6 +1,6 @@
 // What turns took, and what the gateway has counted.
 
-import { count, duration, el, fill } from "./dom.js";
+import { count, dollars, duration, el, fill } from "./dom.js";
 
 const EVERY_MS = 10_000;
 const PERIODS = [7, 30];
@@ -15,7 +15,6 @@ const METERS = [
   ["channel_replies_waiting", "Answers that no adapter has delivered yet"],
 ];
 const dayName = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", timeZone: "UTC" });
-const dollars = new Intl.NumberFormat(undefined, { style: "currency", currency: "USD", maximumSignificantDigits: 3 });
 
 export function usageView(link) {
   let days = PERIODS[0], shown = "";
@@ -88,7 +87,7 @@ function bars(rows, days) {
 function sums(rows, what, name) {
   return table([what, "Turns", "Tokens read", "from the cache", "Tokens written", "Time", "Cost"], rows.map((row) => [
     name(row), count(row.turns), count(read(row)), count(row.cacheReadTokens), count(row.outputTokens),
-    duration(row.durationMs), row.costUsd ? dollars.format(row.costUsd) : "–",
+    duration(row.durationMs), row.costUsd ? dollars(row.costUsd) : "–",
   ]));
 }
 
