@@ -139,3 +139,32 @@ async def test_who_may_only_read_is_offered_nothing_that_changes(
         await expect(page.get_by_text(str(accepted.session), exact=True)).to_be_visible()
         for name in ("Save", "End the conversation", "Stop", "Send"):
             await expect(page.get_by_role("button", name=name)).to_have_count(0)
+
+
+async def test_names_and_words_of_others_are_text_wherever_they_are_shown(
+    browser: Browser, stack: Stack
+) -> None:
+    """A violation of the page's policy would be an error in the console, and fail the test."""
+    evil = "<img src=x onerror=alert(1)>"
+    await stack.start_worker()
+    accepted = await put(stack, evil, user_name=evil, provider="telegram", channel_id=evil)
+    await stack.outcome(accepted)
+    view = await stack.fleet.sessions.view(accepted.session.sid)
+    assert view
+    await stack.fleet.sessions.label(view, evil)
+    await stack.fleet.inbound.end_conversation(accepted.session, "reset", call="1")
+    await stack.outcome(await put(stack, evil, provider="telegram", channel_id=evil))
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await page.get_by_text("Filter").click()
+        await page.get_by_label("in what was said").check()
+        await page.get_by_label("Search conversations").fill(evil)
+        await expect(page.locator(".excerpt mark")).to_have_text(evil)
+        await page.locator(".sessions a").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text(evil)
+        await page.get_by_text("About", exact=True).click()
+        await page.get_by_text("Trace").click()
+        await expect(page.locator(".steps").last).to_contain_text("accepted")
+        await page.get_by_text("Ended conversations").click()
+        await page.locator(".archive").get_by_text("operator: reset").click()
+        await expect(page.locator(".archive .message").first).to_contain_text(evil)
+        await expect(page.locator("img")).to_have_count(0)
