@@ -46,7 +46,7 @@ export function chatView(link, conversation = null) {
     isNews = true;
     frame.running(here.state !== "idle");
     nowOpen();
-    look(here.state === "idle" ? null : "");
+    look(here.state === "idle" ? null : "", 200);
     writing.focus();
   }
 
@@ -57,13 +57,13 @@ export function chatView(link, conversation = null) {
     if (event === "session.live") return frame.showLive(payload, here.agent);
     if (event === "session.outcome") {
       frame.running(false, { isArriving: Boolean(payload.reply) && payload.turn !== answered });
-      look(payload.turn);
+      look(payload.turn, 60);
     }
   }
 
   /** Show what tools have done; then none runs any more of a turn that is over, or of all: null. */
-  async function look(over) {
-    const history = await link.call("chat.history", { sessionKey: here.sessionKey, limit: 200 }).catch(() => null);
+  async function look(over, limit) {
+    const history = await link.call("chat.history", { sessionKey: here.sessionKey, limit }).catch(() => null);
     const since = Number((first ?? "0").split("-")[0]);
     frame.grown(() => {
       if (history) frame.doing.recorded(history.items.filter((item) => (item.sinceMs ?? item.at) >= since));

@@ -7,7 +7,8 @@ import { item } from "./messages.js";
 import { sessionPanel } from "./session_panel.js";
 import { sessionWriting } from "./session_writing.js";
 
-const PAGE = 200;
+/** How many items are read at once, and of a turn that has ended. */
+const PAGE = 200, OF_TURN = 60;
 
 export function sessionView(link, sessionKey, asks) {
   const waiting = askList(link, asks, { fits: (ask) => ask.sessionKey === key });
@@ -34,9 +35,9 @@ export function sessionView(link, sessionKey, asks) {
     }
   }
 
-  async function look(over = "") {
+  async function look(over = "", limit = PAGE) {
     const [history, facts] = await Promise.all([
-      link.call("chat.history", { sessionKey: key, limit: PAGE }).catch(() => null),
+      link.call("chat.history", { sessionKey: key, limit }).catch(() => null),
       link.call("sessions.show", { sessionKey: key }),
     ]);
     frame.title.textContent = facts.label ?? facts.title ?? key;
@@ -83,7 +84,7 @@ export function sessionView(link, sessionKey, asks) {
   function told({ event, payload }) {
     if (!key || payload?.sessionKey !== key) return;
     if (event === "session.live") frame.showLive(payload);
-    if (event === "session.outcome") look(payload.turn).catch(() => {});  // once it is back, it looks again
+    if (event === "session.outcome") look(payload.turn, OF_TURN).catch(() => {});  // once it is back, it looks again
   }
 
   function close() {
