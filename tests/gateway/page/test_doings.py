@@ -169,18 +169,18 @@ async def test_who_reads_further_up_is_left_there(browser: Browser, stack: Stack
         await expect(page.locator(".live .text")).to_contain_text("1 2 3")
         await expect(page.locator(".live")).to_be_in_viewport()
         await page.locator(".scroller").evaluate("scroller => { scroller.scrollTop = 200; }")
-        read = page.locator(".message", has_text=re.compile("the answer 5$"))
+        read = page.get_by_text("the answer 5", exact=True)
         place = "message => message.getBoundingClientRect().top"
         before = await read.evaluate(place)
         await read.evaluate(
             """message => {
                  const above = document.createElement("li");
                  above.textContent = "above";
-                 message.parentNode.prepend(above);
+                 message.closest("ol").prepend(above);
                }"""
         )
         await page.get_by_role("button", name="Stop").click()
-        await expect(page.get_by_text("Stopped.")).to_be_attached()
+        await expect(page.locator(".message", has_text="Stopped.")).to_be_attached()
         await expect(page.locator(".live")).to_be_hidden()
         assert abs(await read.evaluate(place) - before) < 1  # in pixels
 
