@@ -62,7 +62,7 @@ export function chatView(link, conversation = null) {
   }
 
   /** Show what tools have done; then none runs any more of a turn that is over, or of all: null. */
-  async function look(over, limit) {
+  async function look(over, limit = 200) {
     const history = await link.call("chat.history", { sessionKey: here.sessionKey, limit }).catch(() => null);
     const since = Number((first ?? "0").split("-")[0]);
     frame.grown(() => {
