@@ -308,7 +308,7 @@ MUTANTS = (
         test="test_where_the_chat_is_in_view_nothing_is_notified",
     ),
     Mutant(
-        "a notification that only the newest tab's person gets",
+        "a computer that keeps its person's phone silent",
         before="self._visible.get(client) == token for client",
         after="client in self._visible for client",
         test="test_where_the_chat_is_in_view_nothing_is_notified",

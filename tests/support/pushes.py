@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from remoteclaw.host.fetch import Address, post
+from tests.support.waiting import HANG_S
 
 __all__ = ["PushService", "opened_by", "push_service"]
 
@@ -50,6 +51,11 @@ class PushService:
             "publicKey": text_of(point),
             "auth": text_of(AUTH),
         }
+
+    async def next(self) -> dict[str, str]:
+        """Wait for the next message; return it."""
+        async with asyncio.timeout(HANG_S):
+            return await self.told.get()
 
     async def answer(self, request: web.Request) -> web.Response:
         """Take a message, as a push service does and then its browser."""

@@ -107,7 +107,7 @@ class Notifier:
         del self._waiting[person]
 
     async def _tell(self, chat: str, event_id: str) -> None:
-        key = server_key(self._home, is_made=False)
+        key = await asyncio.to_thread(server_key, self._home, is_made=False)  # it imports
         if key is None:
             return
         person, _ = of_chat(chat)

@@ -1,5 +1,6 @@
 """Notifications by Web Push, as a browser's push service gets them."""
 
+import asyncio
 import base64
 import sys
 import time
@@ -14,7 +15,10 @@ import pytest_asyncio
 from cryptography.hazmat.primitives.asymmetric import ec
 from playwright.async_api import Page, expect
 
+from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
+from remoteclaw.gateway.gateway import Gateway
+from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.page import notifier
 from remoteclaw.gateway.page.webpush import sealed
 from remoteclaw.host.fetch import post
@@ -93,12 +97,12 @@ async def test_an_answer_reaches_a_browser_that_is_closed(
         async with paged(door, cookie) as page:
             key = (await page.call("push.key"))["key"]
             await page.call("web.send", {"messageId": "1", "text": "hello"})
-        told = await service.told.get()
+        told = await service.next()
         claims = service.check_signature(key)
         await say(stack, "**Done**: see `a.py` & [that](https://example.org)\n\n- one\n- two")
-        second = await service.told.get()
+        second = await service.next()
         await say(stack, "x " * 500)
-        long = await service.told.get()
+        long = await service.next()
 
     assert told == {"name": "secret", "title": "hello", "body": ANY, "place": "#/"}
     assert "RemoteClaw's demo agent" in told["body"]
@@ -125,7 +129,7 @@ async def test_a_request_reaches_it_and_what_comes_before_the_end_does_not(
         await stack.put_reply("web", "default", "I look.", chat=CHAT)
         async with paged(door, cookie) as page:
             await page.call("web.send", {"conversation": "beef", "messageId": "1", "text": "go"})
-        told = await service.told.get()
+        told = await service.next()
 
     assert told["place"] == "#/c/beef"
     assert told["title"] == "go"
@@ -144,16 +148,16 @@ async def test_where_the_chat_is_in_view_nothing_is_notified(
             await page.call("web.open")
             await page.call("push.visible", {"isVisible": True})
             await say(stack, "one")
-            assert (await service.told.get())["name"] == "phone"
+            assert (await service.next())["name"] == "phone"
             await page.call("push.visible", {"isVisible": False})
             await say(stack, "two")
-            both = [await service.told.get() for _ in range(2)]
+            both = [await service.next() for _ in range(2)]
             await page.call("web.open", {"conversation": "beef"})
             await page.call("push.visible", {"isVisible": True})
             await say(stack, "three")
-            other = [await service.told.get() for _ in range(2)]
+            other = [await service.next() for _ in range(2)]
         await say(stack, "four")
-        away = [await service.told.get() for _ in range(2)]
+        away = [await service.next() for _ in range(2)]
 
     for text, told in (("two", both), ("three", other), ("four", away)):
         assert sorted((one["name"], one["body"]) for one in told) == [
@@ -181,7 +185,7 @@ async def test_without_its_token_a_browser_is_told_nothing(
         await subscribed(stack, door, service, "phone")
         await say(stack, "one")
         await say(stack, "two")
-        told = [await service.told.get() for _ in range(2)]
+        told = [await service.next() for _ in range(2)]
 
     assert [(one["name"], one["body"]) for one in told] == [("phone", "one"), ("phone", "two")]
     assert len(service.heads) == 2
@@ -217,7 +221,7 @@ async def test_a_failure_is_said_without_what_is_secret(
         await eventually(lambda: "it answers with status 307" in caplog.text)
         service.status = 201
         await say(stack, "two")
-        assert (await service.told.get())["body"] == "two"
+        assert (await service.next())["body"] == "two"
 
     assert "by way of 127.0.0.1: it answers with status 307" in caplog.text
     assert "secret" not in caplog.text
@@ -266,8 +270,16 @@ async def test_what_came_while_the_gateway_was_away_is_notified_of(
     async with opened(stack) as door:
         await subscribed(stack, door, service)
     await say(stack, "done")
-    async with opened(stack):
-        told = await service.told.get()
+    config = load_config(stack.home.config_file)
+    started = Gateway(stack.fleet, stack.home, lambda: config, HANDLERS)
+    async with asyncio.TaskGroup() as tasks:
+        delivering = tasks.create_task(started.page_chats.run())
+        for _ in range(300):  # time enough to deliver it before anybody hears of it
+            await stack.fleet.scripts.client.ping()
+        hearing = tasks.create_task(started.feeds.run())
+        told = await service.next()
+        delivering.cancel()
+        hearing.cancel()
 
     assert told["body"] == "done"
 
@@ -279,7 +291,7 @@ async def test_no_more_than_the_newest_browsers_of_a_person_are_notified(
         for number in range(11):
             await subscribed(stack, door, service, f"{number}")
         await say(stack, "one")
-        told = {(await service.told.get())["name"] for _ in range(10)}
+        told = {(await service.next())["name"] for _ in range(10)}
 
     assert told == {f"{number}" for number in range(1, 11)}
 
@@ -377,7 +389,7 @@ async def test_a_person_is_notified_on_a_phone_and_opens_the_chat_there(
         await page.get_by_role("link", name="Fleet").click()
         await eventually(lambda: not chats._visible)
         await say(stack, "All is **done**.")
-        told = await service.told.get()
+        told = await service.next()
         (worker,) = page.context.service_workers
         await worker.evaluate(SHOWN)
         await deliver(page, door.url, told)
