@@ -12,7 +12,7 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.gateway.methods import HANDLERS
 from tests.support.asks import BODY, answered, open_request, put_in, put_request
-from tests.support.bridges import acp_script
+from tests.support.bridges import acp_script, claude_script
 from tests.support.browser import PHONE, launched, logged_in
 from tests.support.doors import Refused, gateway_process, opened
 from tests.support.pages import login, paged
@@ -21,6 +21,15 @@ from tests.support.turns import begin_turn
 
 PLAN = "1. Read the **importer**\n2. Rewrite it"
 QUESTION = "Look: Which colours?\n1. red – like fire\n2. green\n3. blue – like the sea"
+
+#: A claude that shows its plan to whoever writes, and says what comes of it.
+PLANNING = f"""
+while True:
+    echo(heard())
+    say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',
+        tool_name='ExitPlanMode', input=dict(plan={PLAN!r})))
+    result('I hear: ' + heard('control_response')['response']['response']['behavior'])
+"""
 
 
 async def asking(stack: Stack) -> tuple[TurnAsks, Accepted]:
@@ -198,3 +207,25 @@ async def test_what_is_allowed_once_is_asked_for_again(stack: Stack, directory: 
             await expect(page.locator(".message .choices")).to_have_count(0)
             assert await stack.fleet.asks.rules(request.session.sid) == []
         await expect(page.get_by_text("Allowed once by ada")).to_have_count(2)
+
+
+async def test_a_plan_in_the_chat_is_markdown_also_after_a_reload(
+    stack: Stack, directory: Path
+) -> None:
+    """The message and what is known of its request come apart, in either order."""
+    stack.configure({"runtime": "claude", "command": list(claude_script(directory, PLANNING))})
+    await stack.start_worker()
+    async with (
+        launched() as browser,
+        opened(stack) as door,
+        logged_in(browser, stack, door) as page,
+    ):
+        await page.get_by_label("Message", exact=True).fill("go")
+        await page.keyboard.press("Enter")
+        card = page.locator(".message.agent").first
+        await expect(card.locator("li strong")).to_have_text("importer")
+        await page.reload()
+        await expect(card.locator("li strong")).to_have_text("importer")
+        await card.get_by_role("button", name="Go on", exact=True).click()
+        await expect(page.locator(".message.agent").last).to_contain_text("I hear: allow")
+        await expect(card).to_contain_text("Approved by ada")

@@ -24,8 +24,8 @@ let view = null;
 let wasConnected = false;
 
 const places = {
-  "": { title: "Chat", open: () => chatView(link) },
-  c: { title: "Chat", open: (parts) => chatView(link, parts[1]) },
+  "": { title: "Chat", open: () => chatView(link, asks) },
+  c: { title: "Chat", open: (parts) => chatView(link, asks, parts[1]) },
   s: { title: "Session", open: (parts) => sessionView(link, decodeURIComponent(parts[1]), asks) },
   requests: { title: "Requests", open: () => asksView(link, asks) },
   cron: { title: "Cron", open: () => cronView(link) },

@@ -8,7 +8,7 @@ import { marks } from "./marks.js";
 import { download, took, written } from "./messages.js";
 import { sessionPanel } from "./session_panel.js";
 
-export function chatView(link, conversation = null) {
+export function chatView(link, asks, conversation = null) {
   let nowOpen;
   const isOpen = new Promise((resolve) => { nowOpen = resolve; });
   const writing = composer({
@@ -22,7 +22,6 @@ export function chatView(link, conversation = null) {
   const known = new Map();  // the element of each message, by its id
   const marked = new Map();  // what people have marked each with, by its id
   const cards = new Map();  // the message that shows a request, by the request's id
-  const asks = new Map();  // the requests that this session waits for, by their ids
   const early = [];  // what was told before it is known whose chat this is
   let here = null;
   let last = "";
@@ -53,7 +52,6 @@ export function chatView(link, conversation = null) {
   function told({ event, payload }) {
     if (event === "web.event") return payload.conversation === conversation && happened(payload);
     if (!here || payload?.sessionKey !== here.sessionKey) return;
-    if (event === "session.ask") return asked(payload);
     if (event === "session.live") return frame.showLive(payload, here.agent);
     if (event === "session.outcome") {
       frame.running(false, { isArriving: Boolean(payload.reply) && payload.turn !== answered });
@@ -112,14 +110,13 @@ export function chatView(link, conversation = null) {
     if (isNews && !isOwn) heard.textContent = `${here.agent}: ${shown.querySelector(".text")?.textContent ?? ""}`;
   }
 
-  function asked(ask) {
-    asks.set(ask.id, ask);
-    frame.grown(() => show(ask.id));
+  function asked() {
+    frame.grown(() => asks.list.forEach((ask) => show(ask.id)));
   }
 
   /** Show a request by its kind: it and its message come apart, in either order. */
   function show(askId) {
-    const ask = asks.get(askId), shown = cards.get(askId), buttons = shown?.querySelector(".choices");
+    const ask = asks.list.find((each) => each.id === askId), shown = cards.get(askId), buttons = shown?.querySelector(".choices");
     if (!ask || !buttons || shown.dataset.kind) return;  // words that a person has begun to write stay
     shown.dataset.kind = ask.kind;
     if (ask.kind === "plan" || ask.kind === "question") {
@@ -128,7 +125,7 @@ export function chatView(link, conversation = null) {
     buttons.replaceWith(choices(ask, (verdict, words) => answer(askId, verdict, words)));
   }
 
-  /** Return the choices of a request of another session, of which nothing else is known here. */
+  /** Return the choices of a request of which nothing else is known here yet. */
   function cardOf(card) {
     const kind = card.choices.some(([verdict]) => verdict === "once") ? "tool" : "question";
     return choices({ kind, what: "", offered: card.choices }, (verdict, words) => answer(card.id, verdict, words));
@@ -163,7 +160,8 @@ export function chatView(link, conversation = null) {
     return link.call("web.send", { conversation, messageId: id(), answer: { request, verdict, words } });
   }
 
-  return { element: frame.element, connected, told };
+  asks.addEventListener("change", asked);
+  return { element: frame.element, connected, told, close: () => asks.removeEventListener("change", asked) };
 }
 
 /** Whether an event is later than another: two of one millisecond have one number, too. */
