@@ -83,7 +83,10 @@ async def test_who_delivers_and_who_stands_by_is_told(stack: Stack) -> None:
 
         async def adapter() -> Any:
             found = await client.call("fleet.status")
-            return next(one for one in found["adapters"] if one["account"] == "webhook/default")
+            told = {one["subject"] for one in found["problems"]}
+            (about,) = (one for one in found["adapters"] if one["account"] == "webhook/default")
+            assert bool(about["problem"]) is ("channel webhook/default" in told)
+            return about
 
         stopped = await adapter()
         assert await first.claim()

@@ -294,4 +294,10 @@ MUTANTS = (
         after="if False:",
         test="test_a_reply_that_was_refused_is_sent_again",
     ),
+    Mutant(
+        "a worker of which nobody knows what it works on",
+        before='found = re.search("[0-9a-f]{8}$", (about or b"").decode(errors="replace"))',
+        after="found = None",
+        test="test_who_works_on_what_is_told_and_what_is_warm_then",
+    ),
 )

@@ -620,4 +620,10 @@ MUTANTS = (
         after="sessions: dict[str, object] = {}",
         test="test_who_works_on_what_is_told_and_what_is_warm_then",
     ),
+    Mutant(
+        "an account that nobody is told of",
+        before="if state.problem:",
+        after="if not state.problem:",
+        test="test_who_delivers_and_who_stands_by_is_told",
+    ),
 )

@@ -64,8 +64,12 @@ function route({ isFirst = false } = {}) {
   document.body.dataset.view = parts[0] || "chat";
   for (const each of document.querySelectorAll("nav a")) {
     const isHere = each.dataset.place === `#/${parts[0] === "c" ? "" : parts[0]}`;
-    if (isHere) each.setAttribute("aria-current", "page");
-    else each.removeAttribute("aria-current");
+    if (isHere) {
+      each.setAttribute("aria-current", "page");
+      each.scrollIntoView({ block: "nearest", inline: "nearest" });  // on phones not all have room
+    } else {
+      each.removeAttribute("aria-current");
+    }
   }
   if (wasConnected) view.connected?.();
 }

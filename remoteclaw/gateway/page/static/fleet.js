@@ -12,7 +12,7 @@ export function fleetView(link) {
   const looked = el("p", { class: "about" });
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
   const wrong = el("ul", { class: "wrong" });
-  const well = el("p", { class: "notice", text: "Nothing that the fleet tells of itself." });
+  const well = el("p", { class: "notice", text: "Nothing, as far as the fleet knows. The doctor looks further." });
   const letters = lettersList(link, look);
   const doctor = doctorPart(link, (findings) => { found = findings; attend(); });
   const attention = kept(wrong, { key: ({ subject, text }) => `${subject} ${text}`,
@@ -119,5 +119,6 @@ function process({ pid, host }) {
 
 function stateOf(session) {
   if (session.postponedUntilMs) return `waits until ${moment(session.postponedUntilMs)} (${session.postponed.replaceAll("_", " ")})`;
-  return session.state === "running" ? "works" : "waits for a worker";
+  if (session.state !== "running") return "waits for a worker";
+  return session.waiting ? "works" : "has just answered";
 }
