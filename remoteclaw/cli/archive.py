@@ -139,9 +139,9 @@ async def export_session(fleet: "Fleet", session: str, archived: int | None, for
 @json_option
 @with_fleet
 async def search_sessions(fleet: "Fleet", words: str, limit: int, as_json: bool) -> None:
-    """List the sessions in which something was said, with the newest place.
+    """List the sessions in which something was said.
 
-    WORDS are found in any case. Ended conversations are not searched.
+    TEXT is the newest place with these WORDS, in any case. Ended conversations are not searched.
     """
     from remoteclaw.gateway.searching import MOST_LOOKED_AT, search_records
 
