@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a request that hides that it may have been done already",
+        before="asked = replace(request, is_again=is_again)",
+        after="asked = request",
+        test="test_what_may_have_run_already_is_asked_anew_and_says_so",
+    ),
+    Mutant(
         "a session that works though its turn is over",
         before='self.status == "running" and not self.turn and not self.waiting',
         after="False",

@@ -26,7 +26,7 @@ export function cronView(link) {
       const [{ jobs }, status] = await Promise.all([link.call("cron.list"), link.call("cron.status")]);
       const isStill = jobs.length && status.scheduler === "absent";
       problem.hidden = !isStill;
-      problem.textContent = isStill ? "No scheduler runs, so nothing is run by the clock: start `remoteclaw up`, or `remoteclaw sweep`." : "";
+      if (isStill) fill(problem, "No scheduler runs, so nothing is run by the clock: start ", el("code", { text: "remoteclaw up" }), ", or ", el("code", { text: "remoteclaw sweep" }), ".");
       notice.hidden = jobs.length > 0;
       notice.textContent = "There are no cron jobs. An owner can also ask the agent for one: “each morning at nine …”.";
       add.hidden = !link.scopes.includes("admin");

@@ -8,10 +8,10 @@ const MOST_SESSIONS = 20;
 /** The few of the gateway's counters that an operator asks for; `/metrics` has them all. */
 const METERS = [
   ["gateway_calls_total", "Calls since this gateway began"],
-  ["gateway_auth_failures_total", "Of requests, those without a valid token"],
+  ["gateway_auth_failures_total", "Requests without a valid token"],
   ["gateway_sockets", "Open connections"],
   ["channel_messages_total", "Messages of chat platforms that were read"],
-  ["channel_aside_total", "Of these, those that could not be read"],
+  ["channel_aside_total", "Messages that could not be read"],
   ["channel_replies_waiting", "Answers that no adapter has delivered yet"],
 ];
 const dayName = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", timeZone: "UTC" });
