@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator
 from http.cookies import SimpleCookie
+from typing import Any
 
 import orjson
 
@@ -34,11 +35,13 @@ async def login(
 
 
 @contextlib.asynccontextmanager
-async def paged(door: Door, cookie: str) -> AsyncIterator[RpcClient]:
+async def paged(door: Door, cookie: str, **options: Any) -> AsyncIterator[RpcClient]:
     """Connect as the page does."""
     url = f"{door.ws_url.removesuffix('/ws')}/page/ws"
     headers = {"Cookie": cookie}
-    async with door.socket_at(url, origin=door.url, additional_headers=headers) as client:
+    async with door.socket_at(
+        url, origin=door.url, additional_headers=headers, **options
+    ) as client:
         assert (await client.frame())["event"] == "connect.challenge"
         client.hello = await client.call("connect", hello(""))
         yield client

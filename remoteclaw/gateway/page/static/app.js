@@ -79,15 +79,20 @@ function say(text) {
   status.textContent = text;
 }
 
-function locked(why) {
-  if (document.querySelector(".locked")) return;  // who logs out hears of the token's end, too
-  view?.close?.();
-  view = null;
+/** Show nothing but some words. */
+function cover(why, ...how) {
   fill(document.body, el("main", { class: "locked" },
     el("h1", { text: "RemoteClaw" }),
-    el("p", { text: why }),
+    el("p", { role: "status", text: why }), ...how));
+}
+
+function locked(why) {
+  if (document.querySelector(".locked form")) return;  // who logs out hears of the token's end, too
+  view?.close?.();
+  view = null;
+  cover(why,
     el("p", {}, "On the computer where it runs, ", el("code", { text: "remoteclaw open" }), " prints a link that logs you in."),
-    pasting()));
+    pasting());
 }
 
 /** Return where a link can be put that would open elsewhere: an app on the home screen has no address bar. */
@@ -135,7 +140,7 @@ function build() {
       return;
     }
     const isConnected = detail === "connected";
-    say(isConnected ? "" : "RemoteClaw is away. Trying again…");
+    say(isConnected ? "" : link.why);
     wasConnected = isConnected;
     if (isConnected) {
       Promise.resolve(view?.connected?.()).then(sessions.connected);
@@ -146,7 +151,21 @@ function build() {
   link.start();
 }
 
+const AGAIN_MS = 1000;
 const CODE = /^#([\w-]{20,})$/;
+
+async function logIn(code) {
+  for (;;) {
+    const answer = await post("/page/login", { code }).catch(() => null);
+    if (answer?.ok) return "";
+    if (answer && answer.status !== 503) {
+      const told = await answer.json().catch(() => null);
+      return told?.error?.message ?? "The login failed.";
+    }
+    cover("RemoteClaw is away. Trying again…");
+    await new Promise((resolve) => { setTimeout(resolve, AGAIN_MS); });
+  }
+}
 
 async function begin() {
   addEventListener("hashchange", () => {
@@ -155,12 +174,9 @@ async function begin() {
   const code = CODE.exec(location.hash)?.[1];
   if (code) {
     history.replaceState(null, "", location.pathname);  // it is good once, and belongs in no history
-    const answer = await post("/page/login", { code }).catch(() => null);
-    if (answer && !answer.ok) {
-      const told = await answer.json().catch(() => null);
-      const known = await fetch("/page/whoami", { headers: { "X-RemoteClaw-Page": "1" } });
-      if (!known.ok) return locked(told?.error?.message ?? "The login failed.");
-    }
+    const problem = await logIn(code);
+    const known = problem && await fetch("/page/whoami", { headers: { "X-RemoteClaw-Page": "1" } }).catch(() => null);
+    if (known?.status === 401) return locked(problem);
   }
   build();
 }

@@ -22,31 +22,64 @@ export function chatView(link, asks, conversation = null) {
   const known = new Map();  // the element of each message, by its id
   const marked = new Map();  // what people have marked each with, by its id
   const cards = new Map();  // the message that shows a request, by the request's id
-  const early = [];  // what was told before it is known whose chat this is
+  const reacted = new Map();  // the reactions to each message, which may be shown later, by who has reacted
+  const closed = new Set();  // the requests that are answered
+  let early = null;  // while the chat is opened: what is told before it is known how to read it
   let here = null;
-  let last = "";
+  let last = null;  // the last event that is known
   let first = null;  // the event with which begins what is shown
   let isNews = false;  // whether what is told happens now
   let answered = null;  // the turn whose answer came last
 
   async function connected() {
-    frame.complain("");
+    const opening = early = [];
+    let opened;
     try {
-      here = await link.call("web.open", { conversation, after: last || null });
+      opened = await link.call("web.open", { conversation, after: last });
     } catch (error) {
+      if (opening !== early) return;
       frame.complain(error.message);
       if (error.code === "FORBIDDEN") writing.element.hidden = true;
       return;
     }
+    if (opening !== early) return;  // it was opened once more
+    early = null;
+    frame.complain("");
+    const isFirst = !here;
+    here = opened;
     link.own = here.sessionKey.replace(/[^:]*$/, "");
     frame.title.textContent = `Chat with ${here.agent}`;
     if (!panel.children.length) panel.append(sessionPanel(link, here.sessionKey).element);
-    early.splice(0).forEach(happened);
+    frame.grown(() => {
+      if (here.isAfresh) forget();
+      opening.forEach(take);
+    });
     isNews = true;
     frame.running(here.state !== "idle");
     nowOpen();
     look(here.state === "idle" ? null : "", 200);
-    writing.focus();
+    if (isFirst) writing.focus();
+    writing.again();
+  }
+
+  /** Begin with the newest messages: nothing is known yet, or too much has happened. */
+  function forget() {
+    frame.clear();
+    for (const each of [known, marked, cards, reacted, closed]) each.clear();
+    first = last = null;
+    isNews = false;
+    frame.offerEarlier(here.hasEarlier ? bringEarlier : null);
+  }
+
+  async function bringEarlier() {
+    const found = await link.call("web.history", { conversation, before: first });
+    const wasNews = isNews;
+    isNews = false;
+    frame.above(() => found.events.forEach(put));
+    isNews = wasNews;
+    first = found.events[0]?.id ?? first;
+    frame.offerEarlier(found.hasEarlier ? bringEarlier : null);
+    await look("", 200);
   }
 
   function told({ event, payload }) {
@@ -70,24 +103,30 @@ export function chatView(link, asks, conversation = null) {
   }
 
   function happened(event) {
-    if (!here) { early.push(event); return; }
+    if (early) early.push(event);
+    else frame.grown(() => take(event));
+  }
+
+  function take(event) {
     if (last && !isLater(event.id, last)) return;  // a second tab, a second connection
     last = event.id;
     first ??= event.id;
-    frame.grown(() => {
-      if (event.kind === "message") add(event);
-      else if (event.kind === "deletion") known.get(event.message)?.remove();
-      else if (event.kind === "reaction") react(event);
-    });
+    put(event);
+  }
+
+  function put(event) {
+    if (event.kind === "message") add(event);
+    else if (event.kind === "deletion") known.get(event.message)?.remove();
+    else if (event.kind === "reaction") react(event);
   }
 
   function add(event) {
-    const isOwn = event.from === here.person;
-    if (event.card && !event.card.choices.length && cards.has(event.card.id)) {
-      const closed = cards.get(event.card.id);
-      closed.querySelector(".choices")?.remove();
-      fill(closed.querySelector(".text"), rendered(event.html));
-      return;
+    const isOwn = event.from === here.person, isEarlier = event.id !== last;
+    if (event.card && !event.card.choices.length) {
+      closed.add(event.card.id);
+      const shown = cards.get(event.card.id);
+      shown?.querySelector(".choices")?.remove();
+      if (shown) return fill(shown.querySelector(".text"), rendered(event.html));
     }
     const made = el("li", { class: ["message", isOwn ? "own" : "agent", event.isError && "error"].filter(Boolean).join(" "), "data-id": event.id, "data-at": event.at },
       el("div", { class: "by" },
@@ -97,15 +136,16 @@ export function chatView(link, asks, conversation = null) {
       event.replyTo ? quote(event.replyTo) : null,
       event.html || event.text ? written(event) : null,
       (event.files ?? []).map((file) => download(event.sid, file)),
-      event.card?.choices.length ? cardOf(event.card) : null,
+      event.card?.choices.length && !closed.has(event.card.id) ? cardOf(event.card) : null,
       event.usage ? took(event.usage) : null,
-      isOwn ? null : marksOf(event));
-    if (event.turn) answered = event.turn;
-    const shown = event.turn ? frame.arrived(made, event.text) : made;
-    if (shown === made) frame.put(made, event.at);
+      marksOf(event, isOwn));
+    if (event.turn && !isEarlier) answered = event.turn;
+    const shown = event.turn && !isEarlier ? frame.arrived(made, event.text) : made;
+    if (shown === made) frame.put(made, event.at + Math.min(parts(event.id)[1], 1023) / 1024);  // in one millisecond, too
     if (event.card) cards.set(event.card.id, shown);
     if (event.card) show(event.card.id);
     known.set(event.id, shown);
+    for (const each of reacted.get(event.id)?.values() ?? []) react(each);
     // Once, and when it is whole: what is read aloud while it grows is begun again and again.
     if (isNews && !isOwn) heard.textContent = `${here.agent}: ${shown.querySelector(".text")?.textContent ?? ""}`;
   }
@@ -141,11 +181,15 @@ export function chatView(link, asks, conversation = null) {
   }
 
   function react(event) {
+    const all = reacted.get(event.message) ?? new Map();
+    reacted.set(event.message, all);
+    if (all.has(event.from) && isLater(all.get(event.from).id, event.id)) return;
+    all.set(event.from, event);
     marked.get(event.message)?.take(event);
   }
 
-  function marksOf({ id: messageId }) {
-    const made = marks({
+  function marksOf({ id: messageId }, isOwn) {
+    const made = marks(isOwn ? {} : {
       reply: () => writing.reply({ id: messageId, text: textOf(messageId) }),
       react: (emoji) => {
         const reaction = made.of(here.person) === emoji ? "" : emoji;  // the same one again takes it back
@@ -160,13 +204,21 @@ export function chatView(link, asks, conversation = null) {
     return link.call("web.send", { conversation, messageId: id(), answer: { request, verdict, words } });
   }
 
+  function close() {
+    asks.removeEventListener("change", asked);
+    if (here) link.call("sessions.unsubscribe", { sessionKey: here.sessionKey }).catch(() => {});
+  }
+
   asks.addEventListener("change", asked);
-  return { element: frame.element, connected, told, close: () => asks.removeEventListener("change", asked) };
+  return { element: frame.element, connected, told, close };
 }
 
-/** Whether an event is later than another: two of one millisecond have one number, too. */
+/** Return when an event was, and which one of its millisecond it is. */
+function parts(eventId) {
+  return eventId.split("-").map(Number);
+}
+
 function isLater(one, other) {
-  const [at, number] = one.split("-").map(Number);
-  const [thenAt, thenNumber] = other.split("-").map(Number);
+  const [at, number] = parts(one), [thenAt, thenNumber] = parts(other);
   return at > thenAt || (at === thenAt && number > thenNumber);
 }

@@ -18,32 +18,36 @@ export function composer({ send, session, draft }) {
       event.preventDefault();  // keyboards on a screen have no Shift for a new line
       submit();
     },
-    oninput: () => { unsent = null; keep(); },  // other words are another message
+    oninput: keep,
     onpaste: (event) => { if (event.clipboardData.files.length) { event.preventDefault(); attach(event.clipboardData.files); } } });
   const picker = el("input", { type: "file", multiple: true, hidden: true, onchange: picked });
   const camera = isTouched ? el("input", { type: "file", accept: "image/*", capture: "environment", hidden: true, onchange: picked }) : null;
   const quoted = el("div", { class: "quoted", hidden: true });
+  const waiting = el("ul", { class: "unsent", "aria-label": "Not sent yet", hidden: true });
   const files = el("ul", { class: "attached" });
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
   const form = el("form", { class: "composer", onsubmit: (event) => { event.preventDefault(); submit(); } },
-    problem, quoted, files,
+    problem, waiting, quoted, files,
     el("div", { class: "row" },
       el("button", { type: "button", "aria-label": "Attach files", onclick: () => picker.click() }, "+"),
       camera && el("button", { type: "button", "aria-label": "Take a picture", onclick: () => camera.click() }, "📷"),
       picker, camera, text, el("button", { type: "submit" }, "Send")));
   let attached = [];
   let replyTo = null;
-  let unsent = null;  // the id of what is being sent, so that it is sent once however often
+  let outbox = [];  // what is being sent, oldest first; each has an id, so that it counts once
+  let isSending = false;
 
   form.addEventListener("dragover", (event) => event.preventDefault());
   form.addEventListener("drop", (event) => { event.preventDefault(); attach(event.dataTransfer.files); });
 
-  text.value = sessionStorage.getItem(draft) ?? "";
+  const kept = JSON.parse(sessionStorage.getItem(draft) ?? "{}");
+  text.value = kept.text ?? "";
+  outbox = kept.outbox ?? [];
   grow();
 
   function keep() {
     grow();
-    if (text.value) sessionStorage.setItem(draft, text.value);
+    if (text.value || outbox.length) sessionStorage.setItem(draft, JSON.stringify({ text: text.value, outbox }));
     else sessionStorage.removeItem(draft);
   }
 
@@ -82,36 +86,54 @@ export function composer({ send, session, draft }) {
         continue;
       }
       const stored = await answer.json();
-      attached.push(stored);
-      files.append(el("li", {}, `${stored.name} · ${size(stored.size)} `,
-        el("button", { type: "button", "aria-label": `Remove ${stored.name}`, onclick: (event) => {
-          attached = attached.filter((each) => each !== stored);
-          event.currentTarget.parentElement.remove();
-        } }, "×")));
+      carry([...attached, stored]);
     }
   }
 
-  async function submit() {
-    if ((!text.value.trim() && !attached.length) || form.hasAttribute("aria-busy")) return;
-    form.setAttribute("aria-busy", "true");
+  /** Have these files go with what is written. */
+  function carry(stored) {
+    attached = stored;
+    fill(files, stored.map((file) => el("li", {}, `${file.name} · ${size(file.size)} `,
+      el("button", { type: "button", "aria-label": `Remove ${file.name}`, onclick: () => carry(attached.filter((each) => each !== file)) }, "×"))));
+  }
+
+  function submit() {
+    if (!text.value.trim() && !attached.length) return;
+    outbox.push({ messageId: id(), text: text.value, files: attached, replyTo });
+    text.value = "";
+    carry([]);
+    reply(null);
+    keep();
+    flush();
+    focus();
+  }
+
+  /** Send what is not sent yet, in order. */
+  async function flush() {
+    if (isSending) return;
+    isSending = true;
     await session();  // who is quick writes before it is
-    unsent ??= id();
     try {
-      await send({ messageId: unsent, text: text.value, files: attached, replyTo });
-      unsent = null;
-      text.value = "";
-      attached = [];
-      fill(files);
-      complain("");
-      reply(null);
-      keep();
+      while (outbox.length) {
+        await send(outbox[0]);
+        outbox.shift();
+        complain("");
+      }
     } catch (error) {
-      if (!error.retryable) unsent = null;
-      complain(error.retryable ? `Perhaps not sent: ${error.message} Send it again; it counts once.` : error.message);
-    } finally {
-      form.removeAttribute("aria-busy");
-      focus();
+      complain(error.retryable ? `Perhaps not sent: ${error.message} It is sent again by itself, and counts once.` : error.message);
+      if (!error.retryable) takeBack();
     }
+    isSending = false;
+    waiting.hidden = !outbox.length;
+    fill(waiting, outbox.map((message) => el("li", { text: message.text.slice(0, 200) || message.files[0].name })));
+    keep();
+  }
+
+  /** Have what was refused be written again. */
+  function takeBack() {
+    const messages = outbox.splice(0);
+    text.value = [...messages.map((message) => message.text), text.value].filter(Boolean).join("\n\n");
+    carry([...messages.flatMap((message) => message.files), ...attached]);
   }
 
   /** Have the keyboard here, but for the one that covers half of a screen. */
@@ -119,5 +141,5 @@ export function composer({ send, session, draft }) {
     if (!isTouched) text.focus({ preventScroll: true });
   }
 
-  return { element: form, reply, focus };
+  return { element: form, reply, focus, again: flush };
 }

@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 
 const EMOJI = ["👍", "👎", "❤️", "🎉", "👀"];
 
-/** Return the marks of a message; `reply()` begins to, and `react(emoji)` does. */
+/** Return the marks of a message; `reply()` begins to, and `react(emoji)` does, where one may. */
 export function marks({ reply, react }) {
   const reactions = new Map();  // by who has reacted
   const shown = el("span", { class: "reactions" });
@@ -12,7 +12,7 @@ export function marks({ reply, react }) {
     EMOJI.map((emoji) => el("button", { type: "button", class: "quiet", text: emoji, onclick: () => { toggle(); react(emoji); } })));
   const reacting = el("button", { type: "button", class: "quiet", "aria-expanded": "false", onclick: toggle, text: "React" });
   const element = el("div", { class: "marks" }, shown,
-    el("button", { type: "button", class: "quiet", onclick: reply, text: "Reply" }), reacting, choice);
+    react && [el("button", { type: "button", class: "quiet", onclick: reply, text: "Reply" }), reacting, choice]);
 
   function toggle() {
     choice.hidden = !choice.hidden;

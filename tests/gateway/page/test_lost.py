@@ -1,0 +1,320 @@
+"""What is away comes back on the page, with nothing missed and nothing twice."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Any, Self
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, Route, expect
+
+from remoteclaw.fleet import keys
+from remoteclaw.gateway import gateway as gateway_module
+from remoteclaw.gateway.doors import ws
+from remoteclaw.gateway.page import chats
+from remoteclaw.messages import SessionKey
+from tests.support.browser import launched, logged_in
+from tests.support.doors import Door, opened
+from tests.support.pages import login, paged
+from tests.support.stack import Stack
+from tests.support.talks import Talk
+from tests.support.waiting import eventually
+
+CHAT = "admin.ada"
+
+
+@pytest_asyncio.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with launched() as browser:
+        yield browser
+
+
+class Network:
+    """What is between a browser and a gateway. It can swallow all, as while a laptop sleeps."""
+
+    def __init__(self, door: Door) -> None:
+        self._port = door.port
+        self._http = door.http
+        self._swallows = ""
+        self._tasks = set[asyncio.Task[None]]()
+
+    @contextlib.asynccontextmanager
+    async def between(self) -> AsyncIterator[Self]:
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.door = Door(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", self._http)
+        try:
+            yield self
+        finally:
+            server.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def swallow(self, what: str = "up down") -> None:
+        """Pass nothing on, of old connections and new ones, and close none."""
+        self._swallows = what
+
+    def pass_on(self) -> None:
+        """Pass on what comes over new connections; those that have lost something stay dead."""
+        self._swallows = ""
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._pump(reader, back, "up"))
+                tasks.create_task(self._pump(there, writer, "down"))
+        finally:
+            back.close()
+            writer.close()
+
+    async def _pump(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, way: str
+    ) -> None:
+        is_dead = False
+        with contextlib.suppress(ConnectionError):
+            while data := await source.read(65536):
+                is_dead = is_dead or way in self._swallows
+                if not is_dead:
+                    target.write(data)
+            if not is_dead:
+                target.close()
+
+
+@pytest_asyncio.fixture
+async def network(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Network]:
+    """A gateway that gives a sign of life each second, and what is before it."""
+    for module in (gateway_module, ws):
+        monkeypatch.setattr(module, "TICK_S", 1.0)
+    async with opened(stack) as door, Network(door).between() as network:
+        yield network
+
+
+async def write(page: Page, text: str) -> None:
+    await page.get_by_label("Message", exact=True).fill(text)
+    await page.keyboard.press("Enter")
+
+
+async def say(stack: Stack, text: str) -> None:
+    """Have an agent, a tool or a cron job say something."""
+    await stack.put_reply("web", "default", text, chat=CHAT, call=text)
+
+
+async def shown(page: Page, *texts: str) -> None:
+    """Wait until these messages are there, each once."""
+    await expect(page.locator(".message .text")).to_have_text(list(texts))
+
+
+async def accepted(stack: Stack) -> int:
+    """Return how many messages the page's session has accepted."""
+    sid = SessionKey("main", "web", "default", CHAT, CHAT).sid
+    return int(await stack.fleet.scripts.client.xlen(keys.inbound(sid)))
+
+
+async def test_a_laptop_that_slept_shows_what_came_and_sends_what_was_written(
+    browser: Browser, stack: Stack, network: Network
+) -> None:
+    """Its connection is open at its own end alone: the sign of life is missing."""
+    async with logged_in(browser, stack, network.door) as page:
+        await write(page, "before")
+        await shown(page, "before")
+        network.swallow()
+        await write(page, "written meanwhile")
+        await say(stack, "said meanwhile")
+        await expect(page.locator(".status")).to_contain_text("RemoteClaw is away")
+        await expect(page.get_by_role("alert")).to_contain_text("Perhaps not sent")
+        assert await accepted(stack) == 1
+        await write(page, "and this")
+        network.pass_on()
+        await shown(page, "before", "said meanwhile", "written meanwhile", "and this")
+        await expect(page.locator(".status")).to_be_hidden()
+        await expect(page.get_by_label("Message", exact=True)).to_have_value("")
+        assert await accepted(stack) == 3
+
+
+async def test_what_was_sent_when_the_answer_was_lost_is_there_once(
+    browser: Browser, stack: Stack, network: Network
+) -> None:
+    async with logged_in(browser, stack, network.door) as page:
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        network.swallow("down")
+        await write(page, "once")
+        await eventually(lambda: accepted(stack))
+        await expect(page.get_by_role("alert")).to_contain_text("Perhaps not sent")
+        network.pass_on()
+        await expect(page.get_by_label("Message", exact=True)).to_have_value("")
+        await write(page, "twice")
+        await shown(page, "once", "twice")
+        assert await accepted(stack) == 2
+
+
+async def test_while_redis_is_away_the_page_says_so_and_goes_on_by_itself(
+    browser: Browser, stack: Stack
+) -> None:
+    """It ends for real, and comes back with what it had; what was written meanwhile is sent."""
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await write(page, "before")
+        await shown(page, "before")
+        await asyncio.to_thread(stack.redis.kill)
+        await write(page, "meanwhile")
+        await expect(page.locator(".status")).to_contain_text("Redis can't be reached")
+        await expect(page.get_by_role("alert")).to_contain_text("Perhaps not sent")
+        await asyncio.to_thread(stack.redis.start)
+        await shown(page, "before", "meanwhile")
+        await expect(page.locator(".status")).to_be_hidden()
+        await say(stack, "after")
+        await shown(page, "before", "meanwhile", "after")
+        assert await accepted(stack) == 2
+
+
+async def test_a_second_tab_is_the_same_and_each_message_is_there_once(
+    browser: Browser, stack: Stack
+) -> None:
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await write(page, "one")
+        await shown(page, "one")
+        other = await page.context.new_page()
+        await other.goto(door.url)
+        await shown(other, "one")
+        await write(other, "two")
+        await say(stack, "three")
+        for tab in (page, other):
+            await shown(tab, "one", "two", "three")
+            await expect(tab.locator(".message.own")).to_have_count(2)
+        assert await accepted(stack) == 2
+
+
+async def test_what_is_earlier_comes_as_one_scrolls_up_and_moves_nothing(
+    browser: Browser, stack: Stack
+) -> None:
+    count = 2 * chats.NEWEST + 20
+    chat: Any = {"keep_ms": 600_000}
+    ids = [
+        await stack.fleet.web.add(
+            CHAT,
+            "message",
+            {"from": "agent", "text": f"number {number}", "files": []},
+            once="",
+            **chat,
+        )
+        for number in range(count)
+    ]
+    about = {"message": ids[0], "emoji": "👍", "from": "agent"}
+    await stack.fleet.web.add(CHAT, "reaction", about, once="", **chat)
+    texts = [f"number {number}" for number in range(count)]
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await shown(page, *texts[1 - chats.NEWEST :])
+        first = page.locator(".message .text").first
+        await first.scroll_into_view_if_needed()
+        reading = page.locator(".message", has_text=texts[1 - chats.NEWEST])
+        await expect(page.locator(".message")).to_have_count(2 * chats.NEWEST - 1)
+        await expect(reading).to_be_in_viewport()
+        await page.get_by_role("button", name="Earlier messages").click()
+        await shown(page, *texts)
+        await expect(page.get_by_role("button", name="Earlier messages")).to_be_hidden()
+        await expect(page.locator(".message").first).to_contain_text("👍")
+
+
+async def test_who_was_away_long_sees_the_newest_and_can_read_the_rest(
+    browser: Browser, stack: Stack, network: Network
+) -> None:
+    async with logged_in(browser, stack, network.door) as page:
+        await say(stack, "before")
+        await shown(page, "before")
+        network.swallow()
+        await expect(page.locator(".status")).to_contain_text("RemoteClaw is away")
+        texts = [f"number {number}" for number in range(chats.MOST)]
+        for text in texts:
+            about = {"from": "agent", "text": text, "files": []}
+            await stack.fleet.web.add(CHAT, "message", about, once="", keep_ms=600_000)
+        network.pass_on()
+        await shown(page, *texts[-chats.NEWEST :])
+
+        async def is_whole() -> bool:
+            await page.locator(".scroller").evaluate("it => { it.scrollTop = 0; }")
+            return await page.locator(".message").count() == 1 + len(texts)
+
+        await eventually(is_whole)
+        await shown(page, "before", *texts)
+
+
+async def test_a_link_that_is_followed_while_redis_is_away_logs_in_when_it_is_back(
+    browser: Browser, stack: Stack
+) -> None:
+    is_away = True
+
+    async def answer(route: Route) -> None:
+        await (route.abort("connectionrefused") if is_away else route.continue_())
+
+    async with opened(stack) as door:
+        context = await browser.new_context()
+        page = await context.new_page()
+        await page.route("**/page/login", answer)
+        code = await stack.fleet.logins.create("ada", "admin", 3_600_000)
+        await page.goto(f"{door.url}/#{code}")
+        await expect(page.get_by_role("status")).to_contain_text("RemoteClaw is away")
+        is_away = False
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        await context.close()
+
+
+def unread(door: Door) -> dict[str, Any]:
+    """Return the options of a connection of which almost nothing is read unless one asks."""
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.connect(("127.0.0.1", door.port))
+    return {"sock": slow, "max_queue": 1}
+
+
+async def test_who_reads_slowly_holds_nobody_up_and_misses_live_text_alone(stack: Stack) -> None:
+    """Of 20 MB of live text, the gateway keeps little for a client that reads none of it."""
+    async with opened(stack) as door:
+        assert door.gateway is not None
+        cookie = await login(stack, door)
+        turn = await Talk.begin(stack.fleet, provider="web", chat=CHAT)
+        follow = {"sessionKey": turn.lease.sid}
+        async with paged(door, cookie, **unread(door)) as slow, paged(door, cookie) as quick:
+            for page in (slow, quick):
+                await page.call("sessions.subscribe", follow)
+            most = 0
+            for number in range(400):
+                await turn.show(f"{number} ".ljust(50_000, "."))
+                while not (await quick.event("session.live"))["text"].startswith(f"{number} "):
+                    pass
+                kept: list[Any] = list(door.gateway.clients)
+                most = max(most, *(client._buffered for client in kept))
+            assert most < 4 * ws.LIVE_BUFFERED_BYTES
+            await turn.end("done")
+            told = [await page.event("session.outcome") for page in (quick, slow)]
+
+    assert [one["reply"] for one in told] == [told[0]["reply"]] * 2
+
+
+async def test_who_reads_no_messages_is_parted_with_and_then_told_all(stack: Stack) -> None:
+    """More than 8 MB wait for nobody: it comes back to the newest, and can read the rest."""
+    about = {"from": "agent", "text": "<&> " * 100_000, "files": []}
+    async with opened(stack) as door:
+        assert door.gateway is not None
+        cookie = await login(stack, door)
+        async with paged(door, cookie, **unread(door)) as slow, paged(door, cookie) as quick:
+            for page in (slow, quick):
+                await page.call("web.open")
+            ids: list[str] = []
+            for _ in range(50):
+                added = stack.fleet.web.add(CHAT, "message", about, once="", keep_ms=600_000)
+                ids.append(await added)
+                assert (await quick.event("web.event"))["id"] == ids[-1]
+            gateway = door.gateway
+            await eventually(lambda: len(gateway.clients) == 1)
+        async with paged(door, cookie) as slow:
+            here = await slow.call("web.open", {"after": ids[0]})
+            assert here["isAfresh"]
+            assert here["hasEarlier"]
+            while (await slow.event("web.event"))["id"] != ids[-1]:
+                pass
