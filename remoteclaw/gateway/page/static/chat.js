@@ -206,6 +206,7 @@ export function chatView(link, asks, conversation = null) {
 
   function close() {
     asks.removeEventListener("change", asked);
+    writing.close();
     if (here) link.call("sessions.unsubscribe", { sessionKey: here.sessionKey }).catch(() => {});
   }
 

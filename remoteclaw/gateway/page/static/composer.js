@@ -3,6 +3,7 @@
 import { el, fill, id, size } from "./dom.js";
 import { post } from "./rpc.js";
 
+const AGAIN_MS = 5000;
 const isTouched = matchMedia("(pointer: coarse)").matches;
 
 /**
@@ -36,6 +37,7 @@ export function composer({ send, session, draft }) {
   let replyTo = null;
   let outbox = [];  // what is being sent, oldest first; each has an id, so that it counts once
   let isSending = false;
+  let isClosed = false;  // the next composer of the draft goes on
 
   form.addEventListener("dragover", (event) => event.preventDefault());
   form.addEventListener("drop", (event) => { event.preventDefault(); attach(event.dataTransfer.files); });
@@ -46,6 +48,7 @@ export function composer({ send, session, draft }) {
   grow();
 
   function keep() {
+    if (isClosed) return;
     grow();
     if (text.value || outbox.length) sessionStorage.setItem(draft, JSON.stringify({ text: text.value, outbox }));
     else sessionStorage.removeItem(draft);
@@ -110,7 +113,7 @@ export function composer({ send, session, draft }) {
 
   /** Send what is not sent yet, in order. */
   async function flush() {
-    if (isSending) return;
+    if (isSending || isClosed || !outbox.length) return;
     isSending = true;
     await session();  // who is quick writes before it is
     try {
@@ -121,7 +124,8 @@ export function composer({ send, session, draft }) {
       }
     } catch (error) {
       complain(error.retryable ? `Perhaps not sent: ${error.message} It is sent again by itself, and counts once.` : error.message);
-      if (!error.retryable) takeBack();
+      if (error.retryable) setTimeout(flush, AGAIN_MS);
+      else takeBack();
     }
     isSending = false;
     waiting.hidden = !outbox.length;
@@ -141,5 +145,9 @@ export function composer({ send, session, draft }) {
     if (!isTouched) text.focus({ preventScroll: true });
   }
 
-  return { element: form, reply, focus, again: flush };
+  function close() {
+    isClosed = true;
+  }
+
+  return { element: form, reply, focus, again: flush, close };
 }
