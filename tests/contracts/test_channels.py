@@ -426,6 +426,8 @@ async def test_an_hour_s_outage_loses_nothing(
         seconds += 10 * budget.MOST_S
         return boottime() + seconds
 
+    await stack.put_replies(world.provider, "default", ["before"], index=1, chat=str(OWNER))
+    await settled(stack, world)  # an account that is not connected yet looks less often
     monkeypatch.setattr(budget, "boottime", clock)
     monkeypatch.setattr(intake, "PAUSES_S", (0.01,))
     world.is_away()
@@ -434,13 +436,13 @@ async def test_an_hour_s_outage_loses_nothing(
     for text in ("first", "second"):
         await world.say(text)
     await eventually(lambda: seconds > 3600)
-    assert world.texts() == []
+    assert world.texts() == ["before"]
     world.is_back()
     await settled(stack, world)
     entries = await accepted(stack, world, 2)
 
     assert [entry.message.text for entry in entries] == ["first", "second"]
-    assert (world.texts(), world.texts(8)) == (["one", "two"], ["elsewhere"])
+    assert (world.texts(), world.texts(8)) == (["before", "one", "two"], ["elsewhere"])
     assert not await stack.fleet.dead_letters.count()
 
 
