@@ -2,15 +2,12 @@
 
 import { OpenAsks, asksView } from "./asks.js";
 import { chatView } from "./chat.js";
-import { cronView } from "./cron.js";
 import { count, el, fill, heard } from "./dom.js";
 import { drawer } from "./drawer.js";
-import { fleetView } from "./fleet.js";
+import { later } from "./later.js";
 import { forget, notifications } from "./push.js";
 import { Link, post } from "./rpc.js";
-import { sessionView } from "./session.js";
 import { sessionsList } from "./sessions.js";
-import { usageView } from "./usage.js";
 
 const link = new Link();
 const asks = new OpenAsks(link);
@@ -26,11 +23,11 @@ let wasConnected = false;
 const places = {
   "": { title: "Chat", open: () => chatView(link, asks) },
   c: { title: "Chat", open: (parts) => chatView(link, asks, parts[1]) },
-  s: { title: "Session", open: (parts) => sessionView(link, decodeURIComponent(parts[1]), asks) },
+  s: { title: "Session", open: (parts) => later("Session", async () => (await import("./session.js")).sessionView, link, decodeURIComponent(parts[1]), asks) },
   requests: { title: "Requests", open: () => asksView(link, asks) },
-  cron: { title: "Cron", open: () => cronView(link) },
-  usage: { title: "Usage", open: () => usageView(link) },
-  fleet: { title: "Fleet", open: () => fleetView(link) },
+  cron: { title: "Cron", open: () => later("Cron", async () => (await import("./cron.js")).cronView, link) },
+  usage: { title: "Usage", open: () => later("Usage", async () => (await import("./usage.js")).usageView, link) },
+  fleet: { title: "Fleet", open: () => later("Fleet", async () => (await import("./fleet.js")).fleetView, link) },
 };
 
 function navigation() {
