@@ -71,7 +71,8 @@ def can_be_asked(config: Config, session: SessionKey) -> bool:
     if who != "owners":
         return bool(who)
     has_owners = any(settings.owners for settings in config.channels.values())
-    return has_owners or is_owned_by(config, session.provider, "-")
+    anyone = f"{profile_of(session.provider).owner_prefix or ''}-"
+    return has_owners or is_owned_by(config, session.provider, anyone)
 
 
 def may_answer(

@@ -78,6 +78,13 @@ def test_the_narrowest_table_decides_each_setting(home: Home) -> None:
     assert approvals_of(Config(), session("8")) == Approvals()
 
 
+def test_without_any_setting_people_can_be_asked_on_the_page() -> None:
+    """Whoever logs in there with the scope admin is an owner."""
+    page, telegram = session("admin.ada", channel="web"), session("8")
+
+    assert [can_be_asked(Config(), place) for place in (page, telegram)] == [True, False]
+
+
 def test_who_answers_is_decided_for_each_conversation(home: Home) -> None:
     config = load(home, TABLES)
 

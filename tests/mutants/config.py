@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a page on which nobody is asked unless a channel has owners",
+        before="return has_owners or is_owned_by(config, session.provider, anyone)",
+        after='return has_owners or is_owned_by(config, session.provider, "-")',
+        test="test_without_any_setting_people_can_be_asked_on_the_page",
+    ),
+    Mutant(
         "settings for a chat that are not told of",
         before='told + (f", asked in {self.chat}" if self.chat else "")',
         after="told",
