@@ -31,7 +31,7 @@ export function composer({ send, session, draft }) {
     problem, waiting, quoted, files,
     el("div", { class: "row" },
       el("button", { type: "button", "aria-label": "Attach files", onclick: () => picker.click() }, "+"),
-      camera && el("button", { type: "button", "aria-label": "Take a picture", onclick: () => camera.click() }, "📷"),
+      camera && el("button", { type: "button", "aria-label": "Take a picture", onclick: () => camera.click() }, "◉"),
       picker, camera, text, el("button", { type: "submit" }, "Send")));
   let attached = [];
   let replyTo = null;

@@ -1,0 +1,130 @@
+"""Pictures of the page for docs/pictures: what a real browser shows of a real agent's turns.
+
+Browsers of two versions draw one page differently, so beside each picture stands its text, which
+is what a test compares.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.async_api import Browser, Page, expect
+
+from remoteclaw.config.home import Home
+from tests.support.bridges import claude_script
+from tests.support.browser import DESK, PHONE
+from tests.support.drawing import PICTURES
+from tests.support.up import remoteclaw, running
+
+__all__ = ["Picture", "page_pictures"]
+
+ANSWER = """\
+The total is computed in **one place**, and the mail has a copy of it from before the change:
+
+```python
+def total(basket: list[tuple[Decimal, int]]) -> Decimal:
+    return sum(price * count for price, count in basket)
+```
+
+What I would do:
+
+1. let the mail call `total()`
+2. delete the copy: it is 14 lines, and nobody else uses it
+3. add a test for an empty basket
+
+Shall I?"""
+#: Answers with a tool's help, then asks whether it may push.
+_AGENT = """
+def use(id, name, output, **input):
+    call = dict(type='tool_use', id=id, name=name, input=input)
+    say(type='assistant', message=dict(content=[call]))
+    back = dict(type='tool_result', tool_use_id=id, content=output)
+    say(type='user', message=dict(content=[back]))
+while True:
+    message = heard()
+    echo(message)
+    if 'push' not in json.dumps(message):
+        use('1', 'Grep', 'shop/basket.py:12', pattern='def total', path='shop')
+        use('2', 'Read', '…', file_path='shop/mail.py')
+        delta(ANSWER)
+        result(ANSWER)
+        continue
+    delta('The mail calls `total()` now, and all 31 tests pass.')
+    say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',
+        tool_name='Bash', input=dict(command='git push origin discount')))
+    heard('control_response')
+    result('Pushed.')
+"""
+#: Has the clock stand still, and the agent work in a directory of everyday.
+_STILL = """(work) => {
+  const still = {
+    "main time": "10:24 AM", "aside time": "1 minute ago",
+    ".seconds": "0.2s", ".ended": "6s · 412 tokens", ".since": "6s",
+  };
+  for (const [where, words] of Object.entries(still)) {
+    for (const each of document.querySelectorAll(where)) each.textContent = words;
+  }
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    texts.currentNode.data = texts.currentNode.data.replace(work, "/home/me/shop");
+  }
+}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture, and what can be read in it."""
+
+    png: bytes
+    text: str
+
+    def keep(self, name: str) -> None:
+        """Write both to the documentation."""
+        (PICTURES / f"{name}.png").write_bytes(self.png)
+        (PICTURES / f"{name}.txt").write_text(self.text)
+
+
+async def page_pictures(browser: Browser, home: Home, directory: Path) -> dict[str, Picture]:
+    """Return the pictures by their names, of an `up` with a scripted agent."""
+    (work := directory / "shop").mkdir()
+    command = claude_script(directory, _AGENT.replace("ANSWER", repr(ANSWER)))
+    agent = {
+        "REMOTECLAW__FLEET__WORKERS": "2",
+        "REMOTECLAW__AGENTS__MAIN__RUNTIME": "claude",
+        "REMOTECLAW__AGENTS__MAIN__WORKSPACE": str(work),
+        "REMOTECLAW__AGENTS__MAIN__COMMAND": json.dumps(command),
+    }
+    with running(home, **agent):
+        link = remoteclaw(home, "open", "--as", "ada").stdout.strip()
+        wide = await browser.new_context(viewport=DESK, locale="en-US")
+        page = await wide.new_page()
+        await page.goto(link)
+        await _write(page, "Why is there no discount in the mail?")
+        await expect(page.locator(".message.agent .ended")).to_be_visible()
+        await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+        await expect(page.locator(".sessions a time")).to_be_visible()
+        pictures = {"page-chat": await _taken(page, work)}
+        await _write(page, "Yes, and push it.")
+        phone = await browser.new_context(
+            viewport=PHONE, color_scheme="dark", locale="en-US", has_touch=True, is_mobile=True
+        )
+        await phone.add_cookies(await wide.cookies())  # type: ignore[arg-type]
+        page = await phone.new_page()
+        await page.goto(link.partition("#")[0])
+        await expect(page.get_by_role("button", name="Deny")).to_be_visible()
+        pictures["page-request"] = await _taken(page, work)
+        await wide.close()
+        await phone.close()
+    return pictures
+
+
+async def _write(page: Page, text: str) -> None:
+    await page.get_by_label("Message", exact=True).fill(text)
+    await page.keyboard.press("Enter")
+
+
+async def _taken(page: Page, work: Path) -> Picture:
+    await page.locator("h1").first.hover()  # no button of a message is shown for the mouse
+    await page.evaluate(_STILL, str(work))
+    png = await page.screenshot()
+    return Picture(png, f"{await page.get_by_role('main').inner_text()}\n")
