@@ -666,3 +666,17 @@ async def seen(fleet: Fleet, sid: str) -> SessionView:
     view = await fleet.sessions.view(sid)
     assert view is not None
     return view
+
+
+async def test_a_turn_is_in_the_way_of_others_and_not_of_its_own_hint(fleet: Fleet) -> None:
+    """One may be left over: the turn came by another way."""
+    lease, _ = await begun(fleet)
+    assert await hints(fleet) == 1
+    needed = asyncio.create_task(lease.needed())
+    for _ in range(50):  # it has looked by then
+        await fleet.scripts.client.ping()
+    assert not needed.done()
+    await accept(fleet, from_="bob")
+
+    async with asyncio.timeout(HANG_S):
+        await needed

@@ -260,7 +260,7 @@ MUTANTS = (
         "a session that its own hint drives out",
         before='if words and not words.decode().endswith(f"/{self.sid[:8]}"):',
         after="if words:",
-        test="test_a_turn_waits_for_the_answer",
+        test="test_a_turn_is_in_the_way_of_others_and_not_of_its_own_hint",
         within="_has_hints_of_others",
     ),
     Mutant(
