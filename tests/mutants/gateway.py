@@ -278,6 +278,24 @@ MUTANTS = (
         test="test_chats.py::test_who_was_away_misses_nothing",
     ),
     Mutant(
+        "a page that others put into a frame",
+        before="\"frame-ancestors 'none'\",",
+        after="",
+        test="test_no_page_frames_it_and_nothing_foreign_runs_in_it",
+    ),
+    Mutant(
+        "code that is HTML",
+        before="<code>{escape(text)}",
+        after="<code>{text}",
+        test="test_no_transcript_runs_anything_or_asks_for_anything",
+    ),
+    Mutant(
+        "a client that reads slowly and is sent all live text",
+        before="if may_be_missed and self._buffered > LIVE_BUFFERED_BYTES:",
+        after="if False:",
+        test="test_who_reads_slowly_holds_nobody_up_and_misses_live_text_alone",
+    ),
+    Mutant(
         "a burst of which the end alone is told",
         before="events = _room_for(found, is_newest=False)",
         after="events = _room_for(found)",

@@ -1,0 +1,148 @@
+"""What a transcript and a foreign page can't do in a real browser."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import orjson
+import pytest_asyncio
+from aiohttp import web as http
+from playwright.async_api import Browser, Page, expect
+
+from remoteclaw.fleet import keys
+from tests.support.browser import launched, logged_in
+from tests.support.doors import opened
+from tests.support.leases import begun
+from tests.support.stack import Stack
+from tests.support.talks import Talk
+from tests.support.vectors import VECTORS
+
+CHAT = "admin.ada"
+
+
+@pytest_asyncio.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with launched() as browser:
+        yield browser
+
+
+async def watched(page: Page) -> tuple[list[str], list[str]]:
+    """Return what runs there that isn't the page's, and what it asks for, as they grow."""
+    ran: list[str] = []
+    asked: list[str] = []
+
+    async def pwned() -> None:
+        ran.append("pwned")
+
+    await page.expose_function("pwned", pwned)
+    page.on("dialog", lambda dialog: ran.append(dialog.message))
+    page.on("popup", lambda opened: ran.append(opened.url))
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda line: ran.append(line.text) if line.type == "error" else None)
+    return ran, asked
+
+
+async def test_no_transcript_runs_anything_or_asks_for_anything(
+    browser: Browser, stack: Stack
+) -> None:
+    """As messages, as names, while it is live, and as what tools were given, in two views."""
+    assert len(VECTORS) > 140
+    files = [
+        {"name": each, "mime_type": "image/svg+xml", "size": 1, "blob": "f" * 32}
+        for each in VECTORS[::9]
+    ]
+    for number, text in enumerate((*VECTORS, "\n\n".join(VECTORS))):
+        about: Mapping[str, Any] = {"from": "agent", "text": text, "files": files[number:][:1]}
+        about = {**about, "origin": text, "sid": "0" * 32, "replyTo": None}
+        await stack.fleet.web.add(CHAT, "message", about, once="", keep_ms=600_000)
+    lease, accepted = await begun(stack.fleet, "hi", provider="web", channel_id=CHAT, from_=CHAT)
+    records = [
+        {"role": role, "at": number, "text": text, "from": text, "tool": text}
+        for number, text in enumerate(VECTORS)
+        for role in ("tool", "agent", "user")
+    ]
+    lines = b"\n".join(map(orjson.dumps, records))
+    await stack.fleet.scripts.client.set(keys.record(lease.sid), lines)
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await expect(page.locator(".message")).not_to_have_count(0)
+        ran, asked = await watched(page)
+        await page.reload()
+        await expect(page.locator(".message").last).to_be_visible()
+        await expect(page.locator(".message")).not_to_have_count(0)
+        talk = Talk(lease, accepted.entry_id, CHAT)
+        await talk.show("\n\n".join(VECTORS), plan=[])
+        await expect(page.locator(".live .text")).to_contain_text("constructor")
+        await page.get_by_role("button", name="Earlier messages").dispatch_event("click")
+        await expect(page.locator(".message .text", has_text="javascript").first).to_be_attached()
+        await page.goto(f"{door.url}/#/s/{str(accepted.session).replace('/', '%2F')}")
+        await expect(page.locator(".message").last).to_be_attached()
+        for element in ("script:not([src])", "iframe", "object", "embed", "base", "[onerror]"):
+            await expect(page.locator(f"main {element}")).to_have_count(0)
+        await expect(page.locator("main img, main svg")).to_have_count(0)
+        assert ran == []
+        own = (door.url, f"ws{door.url.removeprefix('http')}", "blob:")
+        assert [url for url in asked if not url.startswith(own)] == []
+
+
+FOREIGN = """<!doctype html><title>foreign</title><iframe src="{url}/"></iframe><script>
+const told = window.told = {{}};
+const own = {{ headers: {{ "X-RemoteClaw-Page": "1" }}, credentials: "include" }};
+const post = {{ method: "POST", body: "{{}}", credentials: "include" }};
+const end = (name, made) => Promise.resolve(made).then(
+  (answer) => {{ told[name] = `answered ${{answer.status ?? answer}}`; }},
+  () => {{ told[name] = "refused"; }});
+const socket = new WebSocket("{url}/page/ws".replace("http", "ws"));
+end("socket", new Promise((yes, no) => {{
+  socket.onmessage = () => yes("open");
+  socket.onerror = no;
+}}));
+end("fetch", fetch("{url}/page/whoami", own));
+end("post", fetch("{url}/page/logout", {{ ...own, ...post }}));
+end("plain", fetch("{url}/page/logout", post));
+</script>"""
+
+
+@contextlib.asynccontextmanager
+async def foreign(url: str) -> AsyncIterator[str]:
+    """Have a page of another origin, which may be of the same site: return its port."""
+
+    async def answer(_request: http.Request) -> http.Response:
+        return http.Response(text=FOREIGN.format(url=url), content_type="text/html")
+
+    application = http.Application()
+    application.router.add_get("/", answer)
+    runner = http.AppRunner(application)
+    await runner.setup()
+    site = http.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield str(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_foreign_page_uses_no_cookie_and_frames_nothing(
+    browser: Browser, stack: Stack
+) -> None:
+    """Neither one of another port, which is the same site, nor one of another name."""
+    async with (
+        opened(stack) as door,
+        foreign(door.url) as port,
+        logged_in(browser, stack, door) as page,
+    ):
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        for host in ("127.0.0.1", "localhost"):
+            other = await page.context.new_page()
+            await other.goto(f"http://{host}:{port}/")
+            await other.wait_for_function("Object.keys(window.told).length === 4")
+            told = await other.evaluate("window.told")
+            assert told == dict.fromkeys(("socket", "fetch", "post", "plain"), "refused")
+            framed = other.frames[-1]
+            assert framed != other.main_frame
+            await asyncio.wait_for(framed.wait_for_load_state(), 60)
+            assert "RemoteClaw" not in await framed.content()
+            await other.close()
+        assert len(await stack.fleet.tokens.list()) == 1
+        await page.reload()
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
