@@ -31,6 +31,7 @@ from typing import Any
 
 import orjson
 import pytest
+import redis
 
 from remoteclaw.bridge.chunks import SMALLEST_LIMIT, Chunker
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
@@ -38,6 +39,7 @@ from remoteclaw.channels import budget, intake
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.telegram.adapter import TelegramAdapter
 from remoteclaw.channels.telegram.settings import TelegramAccount
+from remoteclaw.channels.web.adapter import WebAdapter
 from remoteclaw.clock import boottime
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import decode_entry
@@ -164,7 +166,28 @@ def telegram(_fleet: Fleet, _directory: Path, request: pytest.FixtureRequest) ->
     return Double("telegram", profile, adapter, texts, lambda: bot.files(7), chat="7")
 
 
-@pytest.fixture(params=[folder, platform, console, telegram])
+def page(fleet: Fleet, _directory: Path, request: pytest.FixtureRequest) -> Double:
+    stack: Stack = request.getfixturevalue("stack")
+    client: Any = redis.Redis(unix_socket_path=str(stack.redis.socket))
+    request.addfinalizer(client.close)
+
+    def posts() -> list[dict[str, Any]]:
+        events = client.xrange(keys.web("admin.ada"))
+        return [orjson.loads(fields[b"about"]) for _, fields in events]
+
+    def texts() -> list[str]:
+        return [post["text"] for post in posts() if post["text"]]
+
+    def files() -> dict[str, bytes]:
+        sent = [(post["sid"], file) for post in posts() for file in post["files"]]
+        found = {file["name"]: client.get(keys.blob(sid, file["blob"])) for sid, file in sent}
+        return {name: content for name, content in found.items() if content is not None}
+
+    adapter = WebAdapter(fleet.web, lambda: 600_000)
+    return Double("web", profile_of("web"), adapter, texts, files, chat="admin.ada")
+
+
+@pytest.fixture(params=[folder, platform, console, telegram, page])
 async def double(
     request: pytest.FixtureRequest, stack: Stack, directory: Path
 ) -> AsyncIterator[Double]:
