@@ -210,7 +210,7 @@ async def test_axe_finds_nothing_on_any_view(
         (asking,) = await stack.fleet.asks.waiting()
         session = f"s/{quote(str(asking.session), safe='')}"
         faults: list[str] = []
-        for place in ("", session, "requests", "cron", "fleet"):
+        for place in ("", session, "requests", "cron", "usage", "fleet"):
             await page.goto(f"{door.url}/#/{place}")
             await expect(page.get_by_role("heading", level=1)).to_be_visible()
             faults += [fault async for fault in faults_of(page)]
