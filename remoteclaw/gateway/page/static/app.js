@@ -2,11 +2,11 @@
 
 import { OpenAsks, asksView } from "./asks.js";
 import { chatView } from "./chat.js";
-import { count, el, fill, heard } from "./dom.js";
+import { count, el, fill, heard, say } from "./dom.js";
 import { drawer } from "./drawer.js";
 import { later } from "./later.js";
 import { forget, notifications } from "./push.js";
-import { Link, post } from "./rpc.js";
+import { get, Link, post } from "./rpc.js";
 import { sessionsList } from "./sessions.js";
 
 const link = new Link();
@@ -71,11 +71,6 @@ function route({ isFirst = false } = {}) {
   if (wasConnected) view.connected?.();
 }
 
-function say(text) {
-  status.hidden = !text;
-  status.textContent = text;
-}
-
 /** Show nothing but some words. */
 function cover(why, ...how) {
   fill(document.body, el("main", { class: "locked" },
@@ -105,7 +100,7 @@ function pasting() {
 
 async function logOut() {
   const answer = await post("/page/logout", {}).catch(() => null);
-  if (!answer?.ok) return say("You are not logged out: RemoteClaw is away.");
+  if (!answer?.ok) return say(status, "You are not logged out: RemoteClaw is away.");
   sessionStorage.clear();  // it has drafts
   locked("You are logged out.");
   forget(link).catch(() => {});  // the gateway notifies nobody without a token
@@ -137,7 +132,7 @@ function build() {
       return;
     }
     const isConnected = detail === "connected";
-    say(isConnected ? "" : link.why);
+    say(status, isConnected ? "" : link.why);
     wasConnected = isConnected;
     if (isConnected) {
       Promise.resolve(view?.connected?.()).then(sessions.connected);
@@ -172,7 +167,7 @@ async function begin() {
   if (code) {
     history.replaceState(null, "", location.pathname);  // it is good once, and belongs in no history
     const problem = await logIn(code);
-    const known = problem && await fetch("/page/whoami", { headers: { "X-RemoteClaw-Page": "1" } }).catch(() => null);
+    const known = problem && await get("/page/whoami").catch(() => null);
     if (known?.status === 401) return locked(problem);
   }
   build();

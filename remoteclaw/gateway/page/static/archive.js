@@ -1,6 +1,6 @@
 // The ended conversations of a session.
 
-import { count, el, fill, moment } from "./dom.js";
+import { count, el, fill, problemLine, say, stamp } from "./dom.js";
 import { item } from "./messages.js";
 
 const PAGE = 100;
@@ -26,9 +26,9 @@ export function archivePanel(link, sessionKey) {
 function conversation(link, sessionKey, { endedMs, messages, why }) {
   const items = el("ol", { class: "messages" });
   const earlier = el("button", { type: "button", hidden: true, onclick: look }, "Earlier");
-  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const problem = problemLine();
   const element = el("details", { ontoggle: () => element.open && !items.children.length && look() },
-    el("summary", {}, el("time", { text: moment(endedMs) }), ` · ${count(messages)} ${messages === 1 ? "message" : "messages"} · ${why}`),
+    el("summary", {}, stamp(endedMs), ` · ${count(messages)} ${messages === 1 ? "message" : "messages"} · ${why}`),
     problem, earlier, items);
   let before = null;
 
@@ -39,8 +39,7 @@ function conversation(link, sessionKey, { endedMs, messages, why }) {
       earlier.hidden = !before;
       items.prepend(...told.items.map(item));
     } catch (error) {
-      problem.hidden = false;
-      problem.textContent = error.message;
+      say(problem, error.message);
     }
   }
 

@@ -1,6 +1,6 @@
 // A request to people: what it is for, its choices, and who has answered what.
 
-import { ago, el, fill, moment, rendered } from "./dom.js";
+import { ago, el, moment, problemLine, rendered, say } from "./dom.js";
 
 const CHANGE_LABELS = { once: "Approve", deny: "Reject" };
 const WORDS = {
@@ -68,7 +68,7 @@ export function outcome(ask) {
 export function choices(ask, answer) {
   const { kind } = ask;
   const isOpen = kind === "question" && ask.isMultiple;
-  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const problem = problemLine();
   const words = el("input", { type: "text", "aria-label": "Your words", placeholder: WORDS[kind] });
   const offered = ask.offered.filter(([verdict]) => !(isOpen && isNumber(verdict)));
   const meanings = kind === "question" ? questionOf(ask).meanings : [];
@@ -98,12 +98,11 @@ export function choices(ask, answer) {
     element.setAttribute("aria-busy", "true");
     const inputs = [...element.querySelectorAll("button, input")].filter((each) => !each.disabled);
     for (const each of inputs) each.disabled = true;
-    problem.hidden = true;
+    say(problem, "");
     try {
       await answer(verdict, given);
     } catch (error) {
-      problem.hidden = false;
-      problem.textContent = error.retryable ? `Perhaps not taken: ${error.message} Answer again: the first answer counts.` : error.message;
+      say(problem, error.retryable ? `Perhaps not taken: ${error.message} Answer again: the first answer counts.` : error.message);
       for (const each of inputs) each.disabled = false;
     }
     element.removeAttribute("aria-busy");

@@ -3,7 +3,7 @@
 import { body, choices, headline } from "./cards.js";
 import { composer } from "./composer.js";
 import { conversationFrame } from "./conversation.js";
-import { el, fill, heard, id, moment, rendered } from "./dom.js";
+import { el, fill, heard, id, rendered, stamp } from "./dom.js";
 import { marks } from "./marks.js";
 import { download, took, written } from "./messages.js";
 import { sessionPanel } from "./session_panel.js";
@@ -132,7 +132,7 @@ export function chatView(link, asks, conversation = null) {
       el("div", { class: "by" },
         el("h2", { class: "who", text: isOwn ? "You" : here.agent }),
         event.origin ? el("span", { class: "origin", text: event.origin }) : null,
-        el("time", { datetime: new Date(event.at).toISOString(), text: moment(event.at) })),
+        stamp(event.at)),
       event.replyTo ? quote(event.replyTo) : null,
       event.html || event.text ? written(event) : null,
       (event.files ?? []).map((file) => download(event.sid, file)),

@@ -1,6 +1,6 @@
 // Where a person writes: words and files.
 
-import { el, fill, id, size } from "./dom.js";
+import { el, fill, id, problemLine, say, size } from "./dom.js";
 import { post } from "./rpc.js";
 
 const AGAIN_MS = 5000;
@@ -26,7 +26,7 @@ export function composer({ send, session, draft }) {
   const quoted = el("div", { class: "quoted", hidden: true });
   const waiting = el("ul", { class: "unsent", "aria-label": "Not sent yet", hidden: true });
   const files = el("ul", { class: "attached" });
-  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const problem = problemLine();
   const form = el("form", { class: "composer", onsubmit: (event) => { event.preventDefault(); submit(); } },
     problem, waiting, quoted, files,
     el("div", { class: "row" },
@@ -73,19 +73,14 @@ export function composer({ send, session, draft }) {
     if (message) text.focus();
   }
 
-  function complain(words) {
-    problem.hidden = !words;
-    problem.textContent = words;
-  }
-
   async function attach(chosen) {
     chosen = [...chosen];  // what was picked is gone with the picker's value
-    complain("");
+    say(problem, "");
     const sessionKey = await session();
     for (const file of chosen) {
       const answer = await post(`/page/files?session=${encodeURIComponent(sessionKey)}&name=${encodeURIComponent(file.name)}`, file).catch(() => null);
       if (!answer?.ok) {
-        complain((await answer?.json().catch(() => null))?.error?.message ?? `${file.name} was not sent: RemoteClaw is away.`);
+        say(problem, (await answer?.json().catch(() => null))?.error?.message ?? `${file.name} was not sent: RemoteClaw is away.`);
         continue;
       }
       const stored = await answer.json();
@@ -120,10 +115,10 @@ export function composer({ send, session, draft }) {
       while (outbox.length) {
         await send(outbox[0]);
         outbox.shift();
-        complain("");
+        say(problem, "");
       }
     } catch (error) {
-      complain(error.retryable ? `Perhaps not sent: ${error.message} It is sent again by itself, and counts once.` : error.message);
+      say(problem, error.retryable ? `Perhaps not sent: ${error.message} It is sent again by itself, and counts once.` : error.message);
       if (error.retryable) setTimeout(flush, AGAIN_MS);
       else takeBack();
     }

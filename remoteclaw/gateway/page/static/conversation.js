@@ -1,7 +1,7 @@
 // A conversation as it stands on the page: its head, its messages, and what is going on at its end.
 
 import { doings } from "./doings.js";
-import { el, fill } from "./dom.js";
+import { el, fill, problemLine, say } from "./dom.js";
 import { liveText } from "./live.js";
 
 const NEAR_PX = 80;
@@ -20,7 +20,7 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
   const title = el("h1", { text: name });
   const about = el("p", { class: "about" });
   const stopping = el("button", { type: "button", class: "stop", hidden: true, onclick: stop }, "Stop");
-  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const problem = problemLine();
   const earlier = el("button", { type: "button", class: "earlier", hidden: true, onclick: more }, "Earlier messages");
   const scroller = el("div", { class: "scroller", role: "region", "aria-label": "Conversation", tabindex: "0",
     onscroll: () => { if (scroller.scrollTop < NEAR_PX) more(); } }, earlier, messages, problem);
@@ -54,10 +54,7 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
     earlier.disabled = false;
   }
 
-  function complain(words) {
-    problem.hidden = !words;
-    problem.textContent = words;
-  }
+  const complain = (words) => say(problem, words);
 
   /** Put an element behind all that is older. */
   function put(made, at) {

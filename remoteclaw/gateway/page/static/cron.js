@@ -1,6 +1,6 @@
 // Cron jobs: when each is due, how its runs ended, and running, pausing and removing it.
 
-import { ago, duration, el, fill, moment } from "./dom.js";
+import { ago, duration, el, fill, moment, problemLine, say, stamp } from "./dom.js";
 import { jobForm } from "./job_form.js";
 import { inWords } from "./schedule.js";
 
@@ -14,7 +14,7 @@ const OUTCOMES = {
 
 export function cronView(link) {
   const list = el("ul", { class: "jobs" });
-  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const problem = problemLine();
   const notice = el("p", { class: "notice" });
   const add = el("button", { type: "button", onclick: () => openForm(link, add, { done: look }) }, "New job");
   const element = el("section", { class: "cron" }, el("h1", { text: "Cron jobs" }), problem, notice, add, list);
@@ -27,8 +27,7 @@ export function cronView(link) {
       const isStill = jobs.length && status.scheduler === "absent";
       problem.hidden = !isStill;
       if (isStill) fill(problem, "No scheduler runs, so nothing is run by the clock: start ", el("code", { text: "remoteclaw up" }), ", or ", el("code", { text: "remoteclaw sweep" }), ".");
-      notice.hidden = jobs.length > 0;
-      notice.textContent = "There are no cron jobs. An owner can also ask the agent for one: “each morning at nine …”.";
+      say(notice, jobs.length ? "" : "There are no cron jobs. An owner can also ask the agent for one: “each morning at nine …”.");
       add.hidden = !link.scopes.includes("admin");
       for (const [id, row] of rows) {
         if (!jobs.some((job) => job.id === id)) { row.element.remove(); rows.delete(id); }
@@ -42,8 +41,7 @@ export function cronView(link) {
       await Promise.all(jobs.map((job) => rows.get(job.id).show(job)));
     } catch (error) {
       if (error.code === "UNAVAILABLE") return;  // the status line says that it is away
-      problem.hidden = false;
-      problem.textContent = error.message;
+      say(problem, error.message);
     }
   }
 
@@ -66,7 +64,7 @@ function jobRow(link, jobId, look) {
   const name = el("h2"), when = el("p", { class: "when" }), about = el("p", { class: "about" });
   const facts = el("dl", { class: "facts" });
   const told = el("p", { class: "told", role: "status" });
-  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const problem = problemLine();
   const runs = el("ol", { class: "runs" });
   const history = el("details", { ontoggle: () => lookAtRuns() }, el("summary", { text: "History" }), runs);
   const run = el("button", { type: "button", onclick: () => act(begin) }, "Run now");
@@ -114,14 +112,13 @@ function jobRow(link, jobId, look) {
   }
 
   async function act(what) {
-    problem.hidden = true;
+    say(problem, "");
     for (const each of choices.children) each.disabled = true;
     try {
       await what();
       await look();
     } catch (error) {
-      problem.hidden = false;
-      problem.textContent = error.message;
+      say(problem, error.message);
     }
     for (const each of choices.children) each.disabled = false;
   }
@@ -160,7 +157,7 @@ function outcome(run) {
 
 function runRow(run, sessionKey) {
   return el("li", { class: run.status },
-    el("time", { datetime: new Date(run.dueMs).toISOString(), text: moment(run.dueMs) }),
+    stamp(run.dueMs),
     el("span", { class: "outcome", text: outcome(run) }),
     run.isManual ? el("span", { class: "about", text: "asked for by a person" }) : null,
     run.runId ? el("a", { href: `#/s/${encodeURIComponent(sessionKey)}`, text: "the session" }) : null);

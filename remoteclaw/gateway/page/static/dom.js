@@ -78,6 +78,22 @@ export function size(bytes) {
   return `${number.format(Math.round(bytes * 10) / 10)} ${units[unit]}`;
 }
 
+/** Return a line for what goes wrong, of which nothing is seen until it says something. */
+export function problemLine() {
+  return el("p", { class: "problem", role: "alert", hidden: true });
+}
+
+/** Have a line say something; one without words is hidden. */
+export function say(line, words) {
+  line.hidden = !words;
+  line.textContent = words;
+}
+
+/** Return a moment as it is shown. */
+export function stamp(ms) {
+  return el("time", { datetime: new Date(ms).toISOString(), text: moment(ms) });
+}
+
 /** Return an id that nothing else has. */
 export function id() {
   return crypto.getRandomValues(new Uint32Array(4)).reduce((text, part) => text + part.toString(16).padStart(8, "0"), "");

@@ -1,7 +1,7 @@
 // The fleet: what is wrong first, then what runs, waits and stands by.
 
 import { doctorPart } from "./doctor.js";
-import { count, el, id, moment, size } from "./dom.js";
+import { count, el, id, moment, problemLine, say, size } from "./dom.js";
 import { aged, coded, kept, nameOf, since, table } from "./kept.js";
 import { lettersList } from "./letters.js";
 
@@ -10,7 +10,7 @@ const SHOWN = 50;
 
 export function fleetView(link) {
   const looked = el("p", { class: "about" });
-  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const problem = problemLine();
   const wrong = el("ul", { class: "wrong" });
   const well = el("p", { class: "notice", text: "Nothing, as far as the fleet knows. The doctor looks further." });
   const letters = lettersList(link, look);
@@ -59,11 +59,10 @@ export function fleetView(link) {
       const dead = now.deadLetters ? await link.call("deadletters.list", { limit: SHOWN }) : { letters: [], count: 0 };
       letters.show(dead.letters, dead.count);
       draw();
-      problem.hidden = true;
+      say(problem, "");
       looked.textContent = `Looked at ${moment(now.atMs)}`;
     } catch (error) {
-      problem.hidden = false;
-      problem.textContent = error.message;
+      say(problem, error.message);
     }
     clearTimeout(timer);
     if (!isClosed) timer = setTimeout(() => document.visibilityState === "visible" && look(), EVERY_MS);
@@ -75,8 +74,7 @@ export function fleetView(link) {
     lanes.show(now.lanes);
     workers.show(now.workers.map((worker) => ({ ...worker, title: titles.get(worker.sessionKey) })));
     sessions.show(now.sessions);
-    more.hidden = now.busySessions <= now.sessions.length;
-    more.textContent = `${count(now.busySessions)} sessions have work in all.`;
+    say(more, now.busySessions > now.sessions.length ? `${count(now.busySessions)} sessions have work in all.` : "");
     agents.show(now.agents);
     adapters.show(now.adapters);
     aged(element, now.atMs);

@@ -1,6 +1,6 @@
 // The form of a cron job: its name, what the agent is told, when, and where it answers.
 
-import { el } from "./dom.js";
+import { el, problemLine, say } from "./dom.js";
 
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 /** How a schedule is written, by its kind: the label of its field, and the field. */
@@ -19,7 +19,7 @@ export function jobForm(link, { job = null, done }) {
   const zone = el("input", { type: "text", value: job?.schedule.tz ?? ZONE });
   const zoned = field("Time zone", zone);
   const target = el("select", { required: true });
-  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const problem = problemLine();
   const element = el("form", { class: "job-form", "aria-label": job ? "Change the job" : "New job", onsubmit: submit },
     field("Name", name), field("What the agent is told", message), field("When", kind), el("label", {}, label, value), zoned,
     job ? null : field("The conversation that it is told in", target), problem,
@@ -52,8 +52,7 @@ export function jobForm(link, { job = null, done }) {
       }
       done();
     } catch (error) {
-      problem.hidden = false;
-      problem.textContent = error.message;
+      say(problem, error.message);
     }
   }
 

@@ -1,6 +1,6 @@
 // Dead letters: messages and replies that were given up, to retry or to drop.
 
-import { count, el, moment } from "./dom.js";
+import { count, el, problemLine, say, stamp } from "./dom.js";
 import { kept, nameOf } from "./kept.js";
 
 export function lettersList(link, look) {
@@ -13,12 +13,11 @@ export function lettersList(link, look) {
   function show(letters, all) {
     const may = link.scopes.includes("admin");
     rows(letters.map((letter) => ({ ...letter, may })));
-    notice.hidden = letters.length > 0 && all <= letters.length;
-    notice.textContent = letters.length ? `These are the oldest of ${count(all)}.` : "Nothing was given up.";
+    say(notice, !letters.length ? "Nothing was given up." : all > letters.length ? `These are the oldest of ${count(all)}.` : "");
   }
 
   function draw(letter) {
-    const problem = el("p", { class: "problem", role: "alert", hidden: true });
+    const problem = problemLine();
     const name = letter.sessionKey ? nameOf(letter.sessionKey) : letter.account ?? "unknown";
     const button = (text, onclick, more = {}) => el("button", { type: "button", onclick, ...more }, text);
     const retry = button("Retry", () => act(async () => {
@@ -40,14 +39,13 @@ export function lettersList(link, look) {
     }
 
     async function act(what) {
-      problem.hidden = true;
+      say(problem, "");
       for (const each of choices.children) each.disabled = true;
       try {
         await what();
         await look();
       } catch (error) {
-        problem.hidden = false;
-        problem.textContent = error.message;
+        say(problem, error.message);
       }
       for (const each of choices.children) each.disabled = false;
     }
@@ -55,7 +53,7 @@ export function lettersList(link, look) {
     return [
       el("p", { class: "by" },
         letter.sessionKey ? el("a", { href: `#/s/${encodeURIComponent(letter.sessionKey)}`, text: name, title: letter.sessionKey }) : name,
-        " ", el("time", { datetime: new Date(letter.givenUpMs).toISOString(), text: moment(letter.givenUpMs) })),
+        " ", stamp(letter.givenUpMs)),
       el("p", { text: letter.why }),
       el("blockquote", { text: letter.text ?? "It can't be read." }),
       letter.files ? el("p", { class: "about", text: letter.files === 1 ? "with a file" : `with ${count(letter.files)} files` }) : null,

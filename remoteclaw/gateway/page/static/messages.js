@@ -1,6 +1,7 @@
 // How messages look: what somebody wrote, the files of it, and what a turn took.
 
-import { count, dollars, duration, el, moment, rendered, size } from "./dom.js";
+import { count, dollars, duration, el, rendered, size, stamp } from "./dom.js";
+import { get } from "./rpc.js";
 import { callOf, planCard, toolCard } from "./tools.js";
 
 const SPEAKERS = { agent: "agent", error: "RemoteClaw", notice: "RemoteClaw" };
@@ -20,7 +21,7 @@ export function item(recorded) {
   return el("li", { class: { agent: "message agent", error: "message error", notice: "message notice" }[recorded.role] ?? "message own" },
     el("div", { class: "by" },
       el("h2", { class: "who", text: SPEAKERS[recorded.role] ?? recorded.from ?? recorded.role }),
-      el("time", { text: moment(recorded.at) })),
+      stamp(recorded.at)),
     written(recorded));
 }
 
@@ -38,7 +39,7 @@ export function took(usage) {
 export function download(sid, file) {
   const link = el("a", { class: "file", href: "#", onclick: async (event) => {
     event.preventDefault();
-    const answer = await fetch(`/page/files/${sid}/${file.blob}?size=${file.size}`, { headers: { "X-RemoteClaw-Page": "1" } });
+    const answer = await get(`/page/files/${sid}/${file.blob}?size=${file.size}`);
     if (!answer.ok) { link.append(" (not kept any more)"); return; }
     const url = URL.createObjectURL(new Blob([await answer.blob()], { type: "application/octet-stream" }));
     el("a", { href: url, download: file.name }).click();

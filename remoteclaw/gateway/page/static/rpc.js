@@ -95,7 +95,7 @@ export class Link extends EventTarget {
     this.#pending.clear();
     if (!state) {  // an upgrade that is refused looks like a gateway that is away
       const signal = AbortSignal.timeout(ANSWER_MS);
-      const answer = await fetch("/page/whoami", { headers: { "X-RemoteClaw-Page": "1" }, signal }).catch(() => null);
+      const answer = await get("/page/whoami", { signal }).catch(() => null);
       if (this.#socket) return;
       if (answer?.status === 401) state = "locked";
     }
@@ -172,12 +172,12 @@ export class Link extends EventTarget {
   }
 }
 
-/** Post to the gateway what needs no connection. */
-export function post(path, body, headers = {}) {
-  const isForm = !(body instanceof Blob);
-  return fetch(path, {
-    method: "POST",
-    headers: { "X-RemoteClaw-Page": "1", ...headers },
-    body: isForm ? JSON.stringify(body) : body,
-  });
+/** Get from the gateway what needs no connection. */
+export function get(path, options = {}) {
+  return fetch(path, { headers: { "X-RemoteClaw-Page": "1" }, ...options });
+}
+
+/** Post what needs none: a file, or something as JSON. */
+export function post(path, body) {
+  return get(path, { method: "POST", body: body instanceof Blob ? body : JSON.stringify(body) });
 }

@@ -1,7 +1,7 @@
 // What is known of a session, and what operators can do about it.
 
 import { archivePanel } from "./archive.js";
-import { count, dollars, duration, el, fill, moment } from "./dom.js";
+import { count, dollars, duration, el, fill, moment, problemLine, say } from "./dom.js";
 import { tracePanel } from "./trace.js";
 
 const MODES = {
@@ -14,7 +14,7 @@ const MODES = {
 export function sessionPanel(link, sessionKey) {
   const archive = archivePanel(link, sessionKey);
   const facts = el("dl", { class: "facts" });
-  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const problem = problemLine();
   const done = el("p", { class: "about", role: "status" });
   const label = el("input", { type: "text", maxlength: "64", name: "label", autocomplete: "off" });
   const labelling = el("form", { class: "setting", onsubmit: (event) => { event.preventDefault(); act(saveLabel); } },
@@ -42,7 +42,7 @@ export function sessionPanel(link, sessionKey) {
     try {
       show(await link.call("sessions.show", { sessionKey }));
     } catch (error) {
-      complain(error.message);
+      say(problem, error.message);
     }
   }
 
@@ -84,19 +84,14 @@ export function sessionPanel(link, sessionKey) {
   }
 
   async function act(what) {
-    complain("");
+    say(problem, "");
     done.textContent = "";
     try {
       done.textContent = await what();
     } catch (error) {
-      complain(error.message);
+      say(problem, error.message);
     }
     await look();
-  }
-
-  function complain(words) {
-    problem.hidden = !words;
-    problem.textContent = words;
   }
 
   return { element, show };

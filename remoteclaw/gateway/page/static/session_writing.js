@@ -1,6 +1,6 @@
 // Writing in any session, as an operator: the people in its chat see who has.
 
-import { el, id } from "./dom.js";
+import { el, id, problemLine, say } from "./dom.js";
 
 const NOTICE = "The agent and its chat are told that you wrote this on the page. The answer goes to the chat.";
 
@@ -11,7 +11,7 @@ export function sessionWriting(link, sessionKey, sent) {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); }
     },
     oninput: () => { unsent = null; told.textContent = NOTICE; } });  // other words are another message
-  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const problem = problemLine();
   const told = el("p", { class: "about", role: "status", text: NOTICE });
   const element = el("form", { class: "composer", hidden: true, onsubmit: (event) => { event.preventDefault(); send(); } },
     problem, told, el("div", { class: "row" }, text, el("button", { type: "submit" }, "Send")));
@@ -21,7 +21,7 @@ export function sessionWriting(link, sessionKey, sent) {
     if (!text.value.trim() || element.hasAttribute("aria-busy")) return;
     element.setAttribute("aria-busy", "true");
     unsent ??= id();
-    problem.hidden = true;
+    say(problem, "");
     try {
       const message = text.value;
       const { runId, who } = await link.call("sessions.write", { sessionKey, message }, { idempotencyKey: unsent });
@@ -31,8 +31,7 @@ export function sessionWriting(link, sessionKey, sent) {
       told.textContent = "Sent: it is answered when its turn comes.";
     } catch (error) {
       if (!error.retryable) unsent = null;
-      problem.hidden = false;
-      problem.textContent = error.retryable ? `Perhaps not sent: ${error.message} Send it again; it counts once.` : error.message;
+      say(problem, error.retryable ? `Perhaps not sent: ${error.message} Send it again; it counts once.` : error.message);
     } finally {
       element.removeAttribute("aria-busy");
     }

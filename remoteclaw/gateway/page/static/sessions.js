@@ -1,6 +1,6 @@
 // The list of sessions: what waits for a person first, then by activity; searched and filtered.
 
-import { ago, count, el, fill } from "./dom.js";
+import { ago, count, el, fill, say } from "./dom.js";
 
 const EVERY_MS = 5000;
 /** How long a person types on, at most, before it is looked for. */
@@ -49,7 +49,7 @@ export function sessionsList(link) {
       show(found);
     } catch (error) {
       if (own !== asked) return;
-      if (error.code !== "UNAVAILABLE") say(error.message);  // else the status line says that it is away
+      if (error.code !== "UNAVAILABLE") say(note, error.message);  // else the status line says that it is away
     }
     // What was said is searched through when it is asked for, and not every few seconds.
     if (!(wanted.inWords && wanted.query)) later(EVERY_MS);
@@ -65,7 +65,7 @@ export function sessionsList(link) {
     offer(agent, "any agent", found.agents, wanted.agent);
     const isNarrowed = wanted.query || wanted.state || wanted.channel || wanted.agent;
     const nothing = found.sessions.length || !isNarrowed ? "" : "Nothing fits. ";
-    say(nothing + (found.searched ? `Only the newest ${count(found.searched)} sessions were searched.` : ""));
+    say(note, nothing + (found.searched ? `Only the newest ${count(found.searched)} sessions were searched.` : ""));
     more.hidden = found.isComplete;
     const keys = new Set(found.sessions.map((session) => session.key));
     for (const [key, row] of rows) {
@@ -79,11 +79,6 @@ export function sessionsList(link) {
       if (row === place) place = place.nextElementSibling;
       else list.insertBefore(row, place);  // who stays where they are keep the focus
     }
-  }
-
-  function say(text) {
-    note.hidden = !text;
-    note.textContent = text;
   }
 
   /** Look again soon, however much is told meanwhile. */

@@ -1,6 +1,6 @@
 // The trace of a session: every state that its messages passed through, with times, by turn.
 
-import { duration, el, fill, moment } from "./dom.js";
+import { duration, el, fill, say, stamp } from "./dom.js";
 
 const PAGE = 10;
 const exactly = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
@@ -21,7 +21,7 @@ export function tracePanel(link, sessionKey) {
   }
 
   async function look(what) {
-    note.hidden = true;
+    say(note, "");
     try {
       const told = await link.call("sessions.trace", { what, limit: PAGE });
       before = told.before;
@@ -29,8 +29,7 @@ export function tracePanel(link, sessionKey) {
       turns.append(...byTurn(told.messages).map(turn));
     } catch (error) {
       earlier.hidden = true;
-      note.hidden = false;
-      note.textContent = error.message;
+      say(note, error.message);
     }
   }
 
@@ -53,7 +52,7 @@ function turn(messages) {
   const took = newest.usage?.durationMs ? ` in ${duration(newest.usage.durationMs)}` : "";
   const many = messages.length > 1 ? `, ${messages.length} messages together` : "";
   return el("li", {},
-    el("h2", {}, el("time", { text: moment(oldest.steps[0].atMs) }), ` ${newest.status}${took}${many}`),
+    el("h2", {}, stamp(oldest.steps[0].atMs), ` ${newest.status}${took}${many}`),
     messages.map(steps),
     newest.error ? el("p", { class: "problem", text: [newest.error.category, newest.error.detail].filter(Boolean).join(": ") }) : null);
 }

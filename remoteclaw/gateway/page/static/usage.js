@@ -1,6 +1,7 @@
 // What turns took, and what the gateway has counted.
 
-import { count, dollars, duration, el, fill } from "./dom.js";
+import { count, dollars, duration, el, fill, problemLine, say } from "./dom.js";
+import { get } from "./rpc.js";
 
 const EVERY_MS = 10_000;
 const PERIODS = [7, 30];
@@ -19,7 +20,7 @@ const dayName = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "num
 export function usageView(link) {
   let days = PERIODS[0], shown = "";
   const periods = PERIODS.map((each) => el("button", { type: "button", "aria-pressed": String(each === days), onclick: () => choose(each) }, `${each} days`));
-  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const problem = problemLine();
   const tables = el("div"), facts = el("dl", { class: "facts" });
   const timer = setInterval(look, EVERY_MS);
   const element = el("section", { class: "usage" }, el("h1", { text: "Usage" }),
@@ -39,7 +40,7 @@ export function usageView(link) {
         ...["day", "agent", "session"].map(async (by) => (await link.call("usage", { by, days })).rows), counters()]);
       const next = JSON.stringify([days, byDay, byAgent, bySession]);
       if (asked !== days) return;  // another period has been chosen since
-      problem.hidden = true;
+      say(problem, "");
       fill(facts, METERS.filter(([name]) => name in meters).flatMap(([name, words]) => [el("dt", { text: words }), el("dd", { text: count(meters[name]) })]));
       if (next === shown) return;
       shown = next;
@@ -53,8 +54,7 @@ export function usageView(link) {
       ] : el("p", { class: "notice", text: "No agent has taken a turn in these days." }));
     } catch (error) {
       if (error.code === "UNAVAILABLE") return;  // the status line says that it is away
-      problem.hidden = false;
-      problem.textContent = error.message;
+      say(problem, error.message);
     }
   }
 
@@ -100,7 +100,7 @@ function table(heads, rows, kind = null) {
 
 /** Return the gateway's counters by name, each the sum of its parts. */
 async function counters() {
-  const answer = await fetch("/page/metrics", { headers: { "X-RemoteClaw-Page": "1" } }).catch(() => null);
+  const answer = await get("/page/metrics").catch(() => null);
   const sums = {};
   for (const line of answer?.ok ? (await answer.text()).split("\n") : []) {
     const [, name, value] = /^remoteclaw_(\w+)(?:\{.*\})? ([\d.e+]+)$/.exec(line) ?? [];
