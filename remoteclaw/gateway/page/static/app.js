@@ -2,7 +2,7 @@
 
 import { OpenAsks, asksView } from "./asks.js";
 import { chatView } from "./chat.js";
-import { count, el, fill, heard, say } from "./dom.js";
+import { button, count, el, fill, heard, say } from "./dom.js";
 import { drawer } from "./drawer.js";
 import { later } from "./later.js";
 import { forget, notifications } from "./push.js";
@@ -110,7 +110,7 @@ function build() {
   const sessions = sessionsList(link);
   const push = notifications(link);
   fill(aside, sessions.element,
-    el("div", { class: "foot" }, push.element, el("button", { type: "button", class: "quiet", onclick: logOut }, "Log out")));
+    el("div", { class: "foot" }, push.element, button("Log out", logOut, { class: "quiet" })));
   fill(document.body,
     el("a", { class: "skip", href: "#main", text: "Skip to the content", onclick: (event) => { event.preventDefault(); main.focus(); } }),
     el("header", {},

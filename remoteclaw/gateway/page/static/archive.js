@@ -1,6 +1,6 @@
 // The ended conversations of a session.
 
-import { count, el, fill, problemLine, say, stamp } from "./dom.js";
+import { button, count, el, fill, problemLine, say, stamp } from "./dom.js";
 import { item } from "./messages.js";
 
 const PAGE = 100;
@@ -25,7 +25,7 @@ export function archivePanel(link, sessionKey) {
 
 function conversation(link, sessionKey, { endedMs, messages, why }) {
   const items = el("ol", { class: "messages" });
-  const earlier = el("button", { type: "button", hidden: true, onclick: look }, "Earlier");
+  const earlier = button("Earlier", look, { hidden: true });
   const problem = problemLine();
   const element = el("details", { ontoggle: () => element.open && !items.children.length && look() },
     el("summary", {}, stamp(endedMs), ` · ${count(messages)} ${messages === 1 ? "message" : "messages"} · ${why}`),

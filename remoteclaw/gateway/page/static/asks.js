@@ -1,7 +1,8 @@
 // What agents ask people for, wherever they work.
 
 import { body, choices, deadline, headline, outcome } from "./cards.js";
-import { ago, el, fill } from "./dom.js";
+import { ago, button, el, fill } from "./dom.js";
+import { sessionLink } from "./keys.js";
 
 /** Only who follows a session is told of its requests, and this is about all: it looks by itself. */
 const EVERY_MS = 2000;
@@ -71,12 +72,12 @@ export function askItem(link, ask, { tag = "div" } = {}) {
   const until = el("p", { class: "about until" });
   const done = el("p", { class: "done", role: "status" });
   const what = el("div", { class: "what" }, body(ask));
-  const more = ask.isCut ? el("button", { type: "button", onclick: showAll }, "Show all of it") : null;
+  const more = ask.isCut ? button("Show all of it", showAll) : null;
   const answering = link.scopes.includes("admin") ? choices(ask, answer)
     : el("p", { class: "about", text: "To answer needs a login with the scope admin." });
   const element = el(tag, { class: `ask ${ask.kind}`, tabindex: "-1" },
     el("h2", { text: headline(ask) }),
-    el("p", { class: "about" }, el("a", { href: `#/s/${encodeURIComponent(ask.sessionKey)}`, text: ask.sessionKey }),
+    el("p", { class: "about" }, sessionLink(ask.sessionKey, ask.sessionKey),
       [ago(ask.askedMs), ask.kind === "change" ? ask.change.host : ask.where, ask.people.length && `for ${ask.people.join(", ")}`, ask.chat && `asked in ${ask.chat}`].filter(Boolean).map((part) => ` · ${part}`)),
     ask.unshown ? el("p", { class: "problem", text: `That chat does not show it: ${ask.unshown}` }) : null,
     what, more,

@@ -1,6 +1,6 @@
 // A request to people: what it is for, its choices, and who has answered what.
 
-import { ago, el, moment, problemLine, rendered, say } from "./dom.js";
+import { ago, button, el, moment, problemLine, rendered, say } from "./dom.js";
 
 const CHANGE_LABELS = { once: "Approve", deny: "Reject" };
 const WORDS = {
@@ -76,8 +76,8 @@ export function choices(ask, answer) {
   const send = kind === "question" ? el("button", { type: "submit", disabled: true }, "Send") : null;
   const element = el("form", { class: "choices", "aria-label": "Answer", onsubmit: submit, oninput: () => { if (send) send.disabled = !inWords(); } },
     boxes.length ? el("fieldset", { class: "checks" }, el("legend", { text: "Choose any" }), boxes) : null,
-    offered.map(([verdict, label]) => el("button", { type: "button", class: ["once", "deny"].includes(verdict) ? verdict : null, onclick: () => choose(verdict) },
-      (kind === "change" && CHANGE_LABELS[verdict]) || (isNumber(verdict) && meanings[verdict - 1]) || label)),
+    offered.map(([verdict, label]) => button((kind === "change" && CHANGE_LABELS[verdict]) || (isNumber(verdict) && meanings[verdict - 1]) || label,
+      () => choose(verdict), { class: ["once", "deny"].includes(verdict) ? verdict : null })),
     el("div", { class: "own" }, words, send), problem);
 
   function inWords() {

@@ -1,6 +1,6 @@
 // Where a person writes: words and files.
 
-import { el, fill, id, problemLine, say, size } from "./dom.js";
+import { button, el, fill, id, problemLine, say, size } from "./dom.js";
 import { post } from "./rpc.js";
 
 const AGAIN_MS = 5000;
@@ -30,8 +30,8 @@ export function composer({ send, session, draft }) {
   const form = el("form", { class: "composer", onsubmit: (event) => { event.preventDefault(); submit(); } },
     problem, waiting, quoted, files,
     el("div", { class: "row" },
-      el("button", { type: "button", "aria-label": "Attach files", onclick: () => picker.click() }, "+"),
-      camera && el("button", { type: "button", "aria-label": "Take a picture", onclick: () => camera.click() }, "◉"),
+      button("+", () => picker.click(), { "aria-label": "Attach files" }),
+      camera && button("◉", () => camera.click(), { "aria-label": "Take a picture" }),
       picker, camera, text, el("button", { type: "submit" }, "Send")));
   let attached = [];
   let replyTo = null;
@@ -69,7 +69,7 @@ export function composer({ send, session, draft }) {
     quoted.hidden = !message;
     fill(quoted, message && [
       el("blockquote", { class: "quote", text: message.text }),
-      el("button", { type: "button", class: "quiet", "aria-label": "Don't reply to it", onclick: () => { reply(null); text.focus(); } }, "×")]);
+      button("×", () => { reply(null); text.focus(); }, { class: "quiet", "aria-label": "Don't reply to it" })]);
     if (message) text.focus();
   }
 
@@ -92,7 +92,7 @@ export function composer({ send, session, draft }) {
   function carry(stored) {
     attached = stored;
     fill(files, stored.map((file) => el("li", {}, `${file.name} · ${size(file.size)} `,
-      el("button", { type: "button", "aria-label": `Remove ${file.name}`, onclick: () => carry(attached.filter((each) => each !== file)) }, "×"))));
+      button("×", () => carry(attached.filter((each) => each !== file)), { "aria-label": `Remove ${file.name}` }))));
   }
 
   function submit() {

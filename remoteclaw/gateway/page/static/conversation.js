@@ -1,7 +1,7 @@
 // A conversation as it stands on the page: its head, its messages, and what is going on at its end.
 
 import { doings } from "./doings.js";
-import { el, fill, problemLine, say } from "./dom.js";
+import { button, el, fill, problemLine, say } from "./dom.js";
 import { liveText } from "./live.js";
 
 const NEAR_PX = 80;
@@ -19,9 +19,9 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
   let now = null;  // what goes on, and when that was by this clock
   const title = el("h1", { text: name });
   const about = el("p", { class: "about" });
-  const stopping = el("button", { type: "button", class: "stop", hidden: true, onclick: stop }, "Stop");
+  const stopping = button("Stop", stop, { class: "stop", hidden: true });
   const problem = problemLine();
-  const earlier = el("button", { type: "button", class: "earlier", hidden: true, onclick: more }, "Earlier messages");
+  const earlier = button("Earlier messages", more, { class: "earlier", hidden: true });
   const scroller = el("div", { class: "scroller", role: "region", "aria-label": "Conversation", tabindex: "0",
     onscroll: () => { if (scroller.scrollTop < NEAR_PX) more(); } }, earlier, messages, problem);
   const element = el("section", { class: "conversation" },

@@ -1,7 +1,9 @@
 // Cron jobs: when each is due, how its runs ended, and running, pausing and removing it.
 
-import { ago, duration, el, fill, moment, problemLine, say, stamp } from "./dom.js";
+import { actions, twice } from "./actions.js";
+import { ago, button, duration, el, fill, moment, problemLine, say, stamp } from "./dom.js";
 import { jobForm } from "./job_form.js";
+import { partsOf, sessionLink } from "./keys.js";
 import { inWords } from "./schedule.js";
 
 /** Nothing tells of runs that end: the page looks. */
@@ -16,7 +18,7 @@ export function cronView(link) {
   const list = el("ul", { class: "jobs" });
   const problem = problemLine();
   const notice = el("p", { class: "notice" });
-  const add = el("button", { type: "button", onclick: () => openForm(link, add, { done: look }) }, "New job");
+  const add = button("New job", () => openForm(link, add, { done: look }));
   const element = el("section", { class: "cron" }, el("h1", { text: "Cron jobs" }), problem, notice, add, list);
   const rows = new Map();
   const timer = setInterval(look, EVERY_MS);
@@ -67,22 +69,15 @@ function jobRow(link, jobId, look) {
   const problem = problemLine();
   const runs = el("ol", { class: "runs" });
   const history = el("details", { ontoggle: () => lookAtRuns() }, el("summary", { text: "History" }), runs);
-  const run = el("button", { type: "button", onclick: () => act(begin) }, "Run now");
-  const pause = el("button", { type: "button", onclick: () => act(() => link.call("cron.update", { jobId, updates: { enabled: !job.enabled } })) });
-  const remove = el("button", { type: "button", class: "deny", onclick: () => asks(true) }, "Remove");
-  const keep = el("button", { type: "button", onclick: () => asks(false) }, "Keep");
-  const sure = el("button", { type: "button", class: "deny", onclick: () => act(() => link.call("cron.remove", { jobId })) }, "Remove for good");
-  const edit = el("button", { type: "button", onclick: () => openForm(link, choices, { job, back: edit, done: look }) }, "Change");
-  const choices = el("div", { class: "choices" }, run, pause, edit, remove, keep, sure);
+  const run = button("Run now", () => act(begin));
+  const pause = button("Pause", () => act(() => link.call("cron.update", { jobId, updates: { enabled: !job.enabled } })));
+  const edit = button("Change", () => openForm(link, choices, { job, back: edit, done: look }));
+  const others = [run, pause, edit];
+  const removing = twice(["Remove", "Keep", "Remove for good"], () => act(() => link.call("cron.remove", { jobId })), others);
+  const choices = el("div", { class: "choices" }, others, removing);
+  const act = actions(choices.children, problem, look);
   const element = el("li", { class: "job" }, name, when, about, facts, choices, told, problem, history);
   let job = null, begun = null, shown = "", listed = "";
-
-  function asks(isAsked) {
-    for (const each of [keep, sure]) each.hidden = !isAsked;
-    for (const each of [run, pause, edit, remove]) each.hidden = isAsked;
-    (isAsked ? keep : remove).focus();
-  }
-  for (const each of [keep, sure]) each.hidden = true;
 
   async function show(now) {
     job = now;
@@ -93,14 +88,14 @@ function jobRow(link, jobId, look) {
   }
 
   function draw() {
-    const [agent, channel, , place] = job.sessionKey.split("/").map((part) => decodeURIComponent(part.split(":")[0]));
+    const [agent, channel, chat] = partsOf(job.sessionKey);
     name.textContent = job.name;
     when.textContent = inWords(job.schedule);
     fill(about, `${agent} is told: `, el("q", { text: job.message }));
     fill(facts,
       fact("Next", job.nextRunMs ? `${ago(job.nextRunMs)}, ${moment(job.nextRunMs)}` : job.enabled ? "never" : "paused"),
       fact("Last", job.isRunning ? "runs" : lastOf(job)),
-      fact("Answers go to", el("a", { href: `#/s/${encodeURIComponent(job.sessionKey)}`, text: `${channel}:${place}` })));
+      fact("Answers go to", sessionLink(job.sessionKey, `${channel}:${chat}`)));
     element.classList.toggle("paused", !job.enabled);
     pause.textContent = job.enabled ? "Pause" : "Resume";
     choices.hidden = !link.scopes.includes("admin");
@@ -109,18 +104,6 @@ function jobRow(link, jobId, look) {
   async function begin() {
     begun = (await link.call("cron.run", { jobId })).runId;
     told.textContent = "It runs …";
-  }
-
-  async function act(what) {
-    say(problem, "");
-    for (const each of choices.children) each.disabled = true;
-    try {
-      await what();
-      await look();
-    } catch (error) {
-      say(problem, error.message);
-    }
-    for (const each of choices.children) each.disabled = false;
   }
 
   async function lookAtRuns() {
@@ -160,5 +143,5 @@ function runRow(run, sessionKey) {
     stamp(run.dueMs),
     el("span", { class: "outcome", text: outcome(run) }),
     run.isManual ? el("span", { class: "about", text: "asked for by a person" }) : null,
-    run.runId ? el("a", { href: `#/s/${encodeURIComponent(sessionKey)}`, text: "the session" }) : null);
+    run.runId ? sessionLink(sessionKey, "the session") : null);
 }

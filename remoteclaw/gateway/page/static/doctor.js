@@ -1,13 +1,13 @@
 // What `remoteclaw doctor` finds on the gateway's computer, when a person asks.
 
-import { count, el, fill, moment } from "./dom.js";
+import { button, count, el, fill, moment } from "./dom.js";
 import { coded } from "./kept.js";
 
 /** `found(findings)` is told of those that are not right. */
 export function doctorPart(link, found) {
   const told = el("p", { class: "told", role: "status", text: "It checks all that RemoteClaw needs on the gateway's computer, and takes some seconds." });
   const result = el("div", { class: "findings" });
-  const run = el("button", { type: "button", onclick: ask }, "Run the doctor");
+  const run = button("Run the doctor", ask);
 
   async function ask() {
     run.disabled = true;

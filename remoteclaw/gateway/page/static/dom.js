@@ -78,6 +78,11 @@ export function size(bytes) {
   return `${number.format(Math.round(bytes * 10) / 10)} ${units[unit]}`;
 }
 
+/** Return a button that does something: it sends no form. */
+export function button(text, onclick, attributes = {}) {
+  return el("button", { type: "button", onclick, ...attributes }, text);
+}
+
 /** Return a line for what goes wrong, of which nothing is seen until it says something. */
 export function problemLine() {
   return el("p", { class: "problem", role: "alert", hidden: true });

@@ -2,7 +2,8 @@
 
 import { doctorPart } from "./doctor.js";
 import { count, el, id, moment, problemLine, say, size } from "./dom.js";
-import { aged, coded, kept, nameOf, since, table } from "./kept.js";
+import { aged, coded, kept, since, table } from "./kept.js";
+import { nameOf, sessionLink } from "./keys.js";
 import { lettersList } from "./letters.js";
 
 const EVERY_MS = 3000;
@@ -24,15 +25,15 @@ export function fleetView(link) {
   const workers = table("Workers", ["Worker", "State", "Lanes", "Works on", "Since"], {
     key: (worker) => worker.name, empty: "No worker runs.",
     cells: (worker) => [`process ${worker.pid} on ${worker.host}`, worker.state, worker.lanes.join(", "),
-      worker.sessionKey ? place(worker.sessionKey, worker.title) : "", since(worker.sinceMs)],
+      worker.sessionKey ? sessionLink(worker.sessionKey, worker.title) : "", since(worker.sinceMs)],
   });
   const sessions = table("Sessions at work", ["Session", "Agent", "State", "Messages", "Since"], {
     key: (session) => session.key, empty: "No session has work.",
-    cells: (session) => [place(session.key, session.label ?? session.title), session.agent, stateOf(session), count(session.waiting), since(session.sinceMs)],
+    cells: (session) => [sessionLink(session.key, session.label ?? session.title ?? undefined), session.agent, stateOf(session), count(session.waiting), since(session.sinceMs)],
   });
   const agents = table("Warm agents", ["Agent", "Session", "Idle", "Memory"], {
     key: (agent) => `${agent.sinceMs} ${agent.sessionKey}`, empty: "No agent waits on the gateway's computer.",
-    cells: (agent) => [agent.sessionKey ? nameOf(agent.sessionKey).split(" · ")[0] : "unknown", agent.sessionKey ? place(agent.sessionKey) : "unknown",
+    cells: (agent) => [agent.sessionKey ? nameOf(agent.sessionKey).split(" · ")[0] : "unknown", agent.sessionKey ? sessionLink(agent.sessionKey) : "unknown",
       since(agent.sinceMs), agent.memoryBytes ? size(agent.memoryBytes) : "unknown"],
   });
   const adapters = table("Adapters", ["Account", "Delivers", "Stands by", "Replies that wait", "Problem"], {
@@ -72,7 +73,7 @@ export function fleetView(link) {
     const titles = new Map(now.sessions.map((session) => [session.key, session.label ?? session.title]));
     attend();
     lanes.show(now.lanes);
-    workers.show(now.workers.map((worker) => ({ ...worker, title: titles.get(worker.sessionKey) })));
+    workers.show(now.workers.map((worker) => ({ ...worker, title: titles.get(worker.sessionKey) ?? undefined })));
     sessions.show(now.sessions);
     say(more, now.busySessions > now.sessions.length ? `${count(now.busySessions)} sessions have work in all.` : "");
     agents.show(now.agents);
@@ -105,10 +106,6 @@ export function fleetView(link) {
 function part(title, ...children) {
   const name = id();
   return el("section", { "aria-labelledby": name }, el("h2", { id: name, text: title }), ...children);
-}
-
-function place(key, title) {
-  return el("a", { href: `#/s/${encodeURIComponent(key)}`, text: title || nameOf(key), title: key });
 }
 
 function process({ pid, host }) {

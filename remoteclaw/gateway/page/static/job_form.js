@@ -1,6 +1,6 @@
 // The form of a cron job: its name, what the agent is told, when, and where it answers.
 
-import { el, problemLine, say } from "./dom.js";
+import { button, el, problemLine, say } from "./dom.js";
 
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 /** How a schedule is written, by its kind: the label of its field, and the field. */
@@ -23,7 +23,7 @@ export function jobForm(link, { job = null, done }) {
   const element = el("form", { class: "job-form", "aria-label": job ? "Change the job" : "New job", onsubmit: submit },
     field("Name", name), field("What the agent is told", message), field("When", kind), el("label", {}, label, value), zoned,
     job ? null : field("The conversation that it is told in", target), problem,
-    el("div", { class: "choices" }, el("button", { type: "submit" }, job ? "Save" : "Add"), el("button", { type: "button", onclick: done }, "Cancel")));
+    el("div", { class: "choices" }, el("button", { type: "submit" }, job ? "Save" : "Add"), button("Cancel", done)));
   const old = job?.schedule ?? {};
 
   function chosen() {

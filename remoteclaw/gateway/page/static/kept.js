@@ -1,5 +1,5 @@
 // Lists and tables that are looked at again and again: what has not changed stays as it is, with
-// the focus and the words that a person has selected in it. And how they name things.
+// the focus and the words that a person has selected in it.
 
 import { duration, el, fill } from "./dom.js";
 
@@ -47,12 +47,6 @@ export function table(label, heads, { key, cells, empty }) {
 /** Return a sentence of the gateway's with what stands between backticks as code. */
 export function coded(text) {
   return text.split("`").map((part, place) => place % 2 ? el("code", { text: part }) : part);
-}
-
-/** Return a session as people know it who have no title of it: agent, channel and chat. */
-export function nameOf(sessionKey) {
-  const [agent, channel, , chat] = sessionKey.split("/").map((part) => decodeURIComponent(part.split(":")[0]));
-  return [agent, channel, chat].filter(Boolean).join(" · ");
 }
 
 /** Return a moment of which is shown how long ago it was; `aged()` keeps that right. */

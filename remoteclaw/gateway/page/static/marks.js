@@ -1,6 +1,6 @@
 // What a person does with a message: reply to it, and react.
 
-import { el } from "./dom.js";
+import { button, el } from "./dom.js";
 
 const EMOJI = ["👍", "👎", "❤️", "🎉", "👀"];
 
@@ -9,10 +9,10 @@ export function marks({ reply, react }) {
   const reactions = new Map();  // by who has reacted
   const shown = el("span", { class: "reactions" });
   const choice = el("span", { class: "emoji", role: "group", "aria-label": "React", hidden: true },
-    EMOJI.map((emoji) => el("button", { type: "button", class: "quiet", text: emoji, onclick: () => { toggle(); react(emoji); } })));
-  const reacting = el("button", { type: "button", class: "quiet", "aria-expanded": "false", onclick: toggle, text: "React" });
+    EMOJI.map((emoji) => button(emoji, () => { toggle(); react(emoji); }, { class: "quiet" })));
+  const reacting = button("React", toggle, { class: "quiet", "aria-expanded": "false" });
   const element = el("div", { class: "marks" }, shown,
-    react && [el("button", { type: "button", class: "quiet", onclick: reply, text: "Reply" }), reacting, choice]);
+    react && [button("Reply", reply, { class: "quiet" }), reacting, choice]);
 
   function toggle() {
     choice.hidden = !choice.hidden;

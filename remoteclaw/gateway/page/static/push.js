@@ -1,6 +1,6 @@
 // Notifications on this device, also where it is locked: Web Push.
 
-import { el, workerScript } from "./dom.js";
+import { button, el, workerScript } from "./dom.js";
 
 const REFUSED = "This browser doesn't allow it: allow notifications of this page in the browser's settings.";
 const AWAY = "The browser's push service can't be reached: try again later.";
@@ -8,9 +8,9 @@ const HOME_SCREEN = "To be notified on an iPhone or iPad, add this page to the h
 
 /** What a person is asked and told about notifications. */
 export function notifications(link) {
-  const button = el("button", { type: "button", hidden: true, onclick: change });
+  const toggle = button("", change, { hidden: true });
   const words = el("p", { class: "about", role: "status" });
-  const element = el("div", { class: "notify" }, button, words);
+  const element = el("div", { class: "notify" }, toggle, words);
   let key = null;
   let isOn = false;
 
@@ -28,13 +28,13 @@ export function notifications(link) {
 
   function show(nowOn) {
     isOn = nowOn;
-    button.hidden = false;
-    button.textContent = isOn ? "Notify me here no more" : "Notify me on this device";
+    toggle.hidden = false;
+    toggle.textContent = isOn ? "Notify me here no more" : "Notify me on this device";
   }
 
   async function change() {
     words.textContent = "";
-    button.disabled = true;
+    toggle.disabled = true;
     try {
       if (isOn) await forget(link);
       else if (await Notification.requestPermission() !== "granted") words.textContent = REFUSED;
@@ -43,7 +43,7 @@ export function notifications(link) {
     } catch (error) {
       words.textContent = error.code ? error.message : AWAY;
     }
-    button.disabled = false;
+    toggle.disabled = false;
   }
 
   async function subscribe() {

@@ -1,7 +1,9 @@
 // What is known of a session, and what operators can do about it.
 
+import { twice } from "./actions.js";
 import { archivePanel } from "./archive.js";
 import { count, dollars, duration, el, fill, moment, problemLine, say } from "./dom.js";
+import { sessionLink } from "./keys.js";
 import { tracePanel } from "./trace.js";
 
 const MODES = {
@@ -22,21 +24,12 @@ export function sessionPanel(link, sessionKey) {
   const mode = el("select", { onchange: () => act(saveMode) },
     el("option", { value: "", text: "as configured" }), Object.keys(MODES).map((value) => el("option", { value, text: value })));
   const queueing = el("div", { class: "setting" }, el("label", {}, "While it is busy", mode));
-  const end = el("button", { type: "button", class: "deny", onclick: () => asks(true) }, "End the conversation");
-  const keep = el("button", { type: "button", hidden: true, onclick: () => asks(false) }, "Keep it");
-  const sure = el("button", { type: "button", class: "deny", hidden: true, onclick: () => { asks(false); act(reset); } }, "End it: the next message begins a new one");
-  const ending = el("div", { class: "choices" }, end, keep, sure);
+  const ending = el("div", { class: "choices" }, twice(["End the conversation", "Keep it", "End it: the next message begins a new one"], () => act(reset)));
   const element = el("details", { class: "session-panel", ontoggle: () => element.open && look() },
     el("summary", { text: "About" }),
     el("div", { class: "inside" }, facts, labelling, queueing, ending, problem, done,
       archive.element, tracePanel(link, sessionKey)));
   let saved = "";
-
-  function asks(isAsked) {
-    end.hidden = isAsked;
-    for (const each of [keep, sure]) each.hidden = !isAsked;
-    (isAsked ? keep : end).focus();
-  }
 
   async function look() {
     try {
@@ -55,8 +48,8 @@ export function sessionPanel(link, sessionKey) {
       fact("State", [known.state, known.host && `on ${known.host}`, known.waiting && `${count(known.waiting)} waiting`,
         known.postponedUntilMs && `waits until ${moment(known.postponedUntilMs)} (${known.postponed})`].filter(Boolean).join(" · ")),
       fact("Last message", moment(known.lastMessageMs)),
-      fact("Started by", known.startedBy && session(known.startedBy)),
-      fact("Has started", known.hasStarted.length ? known.hasStarted.map((key) => el("div", {}, session(key))) : null),
+      fact("Started by", known.startedBy && sessionLink(known.startedBy, known.startedBy)),
+      fact("Has started", known.hasStarted.length ? known.hasStarted.map((key) => el("div", {}, sessionLink(key, key))) : null),
       fact("Queue", `${MODES[queue.mode]}; ${queue.debounceMs ? `after ${duration(queue.debounceMs)} of quiet` : "at once"}; ${queue.cap ? `at most ${count(queue.cap)}, then ${queue.drop}` : "any number"}`),
       fact("Usage", usage && `${count(usage.turns)} ${usage.turns === 1 ? "turn" : "turns"} · ${count(usage.inputTokens + usage.cacheWriteTokens + usage.outputTokens)} tokens${usage.costUsd ? ` · ${dollars(usage.costUsd)}` : ""} · ${duration(usage.durationMs)}`));
     labelling.hidden = !link.scopes.includes("write");
@@ -99,8 +92,4 @@ export function sessionPanel(link, sessionKey) {
 
 function fact(term, value) {
   return value ? [el("dt", { text: term }), el("dd", {}, value)] : [];
-}
-
-function session(key) {
-  return el("a", { href: `#/s/${encodeURIComponent(key)}`, text: key });
 }

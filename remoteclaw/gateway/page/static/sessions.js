@@ -1,6 +1,7 @@
 // The list of sessions: what waits for a person first, then by activity; searched and filtered.
 
-import { ago, count, el, fill, say } from "./dom.js";
+import { ago, button, count, el, fill, id, say } from "./dom.js";
+import { placeOf } from "./keys.js";
 
 const EVERY_MS = 5000;
 /** How long a person types on, at most, before it is looked for. */
@@ -21,7 +22,7 @@ export function sessionsList(link) {
     el("label", {}, inWords, " in what was said"),
     [["State", state], ["Channel", channel], ["Agent", agent]].map(([text, select]) => el("label", {}, text, select)));
   const note = el("p", { class: "notice", role: "status", hidden: true });
-  const more = el("button", { type: "button", hidden: true, onclick: () => { limit += PAGE; look(); } }, "Show more");
+  const more = button("Show more", () => { limit += PAGE; look(); }, { hidden: true });
   const element = el("div", {},
     el("a", { class: "new", href: "#/", onclick: newConversation }, "New conversation"), search, filters, note, list, more);
   const rows = new Map();
@@ -32,7 +33,7 @@ export function sessionsList(link) {
 
   function newConversation(event) {
     event.preventDefault();
-    location.hash = `#/c/${crypto.getRandomValues(new Uint32Array(2)).reduce((text, part) => text + part.toString(16), "")}`;
+    location.hash = `#/c/${id().slice(16)}`;
   }
 
   async function look() {
@@ -101,13 +102,6 @@ function offer(select, any, values, chosen) {
   select.dataset.offered = wanted.join("\n");
   fill(select, option("", any), wanted.map((value) => option(value, value)));
   select.value = chosen;
-}
-
-/** Where a session is shown: one's own conversations to write in, others to read. */
-function placeOf(key, own) {
-  if (!own || !key.startsWith(own)) return `#/s/${encodeURIComponent(key)}`;
-  const conversation = key.slice(own.length);
-  return conversation === "_" ? "#/" : `#/c/${conversation}`;
 }
 
 /** Return the row of a session, whose element stays. */

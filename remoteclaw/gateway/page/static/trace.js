@@ -1,6 +1,6 @@
 // The trace of a session: every state that its messages passed through, with times, by turn.
 
-import { duration, el, fill, say, stamp } from "./dom.js";
+import { button, duration, el, fill, say, stamp } from "./dom.js";
 
 const PAGE = 10;
 const exactly = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
@@ -9,8 +9,8 @@ const exactly = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2
 export function tracePanel(link, sessionKey) {
   const turns = el("ol", { class: "turns" });
   const note = el("p", { class: "notice", role: "status", hidden: true });
-  const earlier = el("button", { type: "button", hidden: true, onclick: () => look(before) }, "Earlier");
-  const again = el("button", { type: "button", onclick: () => open() }, "Look again");
+  const earlier = button("Earlier", () => look(before), { hidden: true });
+  const again = button("Look again", open);
   const element = el("details", { class: "trace", ontoggle: () => element.open && open() },
     el("summary", { text: "Trace" }), again, turns, note, earlier);
   let before = null;

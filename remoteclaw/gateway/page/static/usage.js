@@ -1,6 +1,7 @@
 // What turns took, and what the gateway has counted.
 
-import { count, dollars, duration, el, fill, problemLine, say } from "./dom.js";
+import { button, count, dollars, duration, el, fill, problemLine, say } from "./dom.js";
+import { sessionLink } from "./keys.js";
 import { get } from "./rpc.js";
 
 const EVERY_MS = 10_000;
@@ -19,7 +20,7 @@ const dayName = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "num
 
 export function usageView(link) {
   let days = PERIODS[0], shown = "";
-  const periods = PERIODS.map((each) => el("button", { type: "button", "aria-pressed": String(each === days), onclick: () => choose(each) }, `${each} days`));
+  const periods = PERIODS.map((each) => button(`${each} days`, () => choose(each), { "aria-pressed": String(each === days) }));
   const problem = problemLine();
   const tables = el("div"), facts = el("dl", { class: "facts" });
   const timer = setInterval(look, EVERY_MS);
@@ -29,7 +30,7 @@ export function usageView(link) {
 
   function choose(period) {
     days = period;
-    periods.forEach((button, index) => button.setAttribute("aria-pressed", String(PERIODS[index] === days)));
+    periods.forEach((each, index) => each.setAttribute("aria-pressed", String(PERIODS[index] === days)));
     return look();
   }
 
@@ -48,7 +49,7 @@ export function usageView(link) {
         el("h2", { text: "By day" }), bars(byDay, days),
         el("h2", { text: "By agent" }), sums(byAgent, "Agent", (row) => row.name),
         el("h2", { text: "By session" }), sums(bySession.slice(0, MOST_SESSIONS), "Session",
-          (row) => el("a", { href: `#/s/${encodeURIComponent(row.name)}`, text: row.title ?? row.name })),
+          (row) => sessionLink(row.name, row.title ?? row.name)),
         bySession.length > MOST_SESSIONS ? el("p", { class: "about", text: `${count(bySession.length - MOST_SESSIONS)} more sessions took less.` }) : null,
         el("p", { class: "about", text: "Costs are those that agents' CLIs tell: under a subscription, what the same would cost by the token." }),
       ] : el("p", { class: "notice", text: "No agent has taken a turn in these days." }));
