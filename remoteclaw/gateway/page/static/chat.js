@@ -1,12 +1,12 @@
 // One's own chat with the agent.
 
+import { aboutSession } from "./about.js";
 import { body, choices, headline } from "./cards.js";
 import { composer } from "./composer.js";
 import { conversationFrame } from "./conversation.js";
 import { el, fill, heard, id, rendered, stamp } from "./dom.js";
 import { marks } from "./marks.js";
 import { download, took, written } from "./messages.js";
-import { sessionPanel } from "./session_panel.js";
 
 export function chatView(link, asks, conversation = null) {
   let nowOpen;
@@ -49,7 +49,7 @@ export function chatView(link, asks, conversation = null) {
     here = opened;
     link.own = here.sessionKey.replace(/[^:]*$/, "");
     frame.title.textContent = `Chat with ${here.agent}`;
-    if (!panel.children.length) panel.append(sessionPanel(link, here.sessionKey).element);
+    if (!panel.children.length) panel.append(aboutSession(link, here.sessionKey).element);
     frame.grown(() => {
       if (here.isAfresh) forget();
       opening.forEach(take);

@@ -2,6 +2,11 @@
 
 import { el, fill } from "./dom.js";
 
+/** Return what is shown in the place of a part that could not be fetched. */
+export function notLoaded() {
+  return el("p", { class: "problem", role: "alert", text: "This part of the page could not be loaded: reload the page." });
+}
+
 /** Return a view that becomes the one of the function that `load()` resolves to. */
 export function later(title, load, ...about) {
   const heading = el("h1", { text: title });
@@ -20,7 +25,7 @@ export function later(title, load, ...about) {
   }
 
   load().then(made, () => {
-    element.append(el("p", { class: "problem", role: "alert", text: "This part of the page could not be loaded: reload the page." }));
+    element.append(notLoaded());
   });
   return {
     element,

@@ -1,10 +1,10 @@
 // Any session: to read, to look after, and to write in as an operator.
 
+import { aboutSession } from "./about.js";
 import { askList } from "./asks.js";
 import { conversationFrame } from "./conversation.js";
 import { ago } from "./dom.js";
 import { item } from "./messages.js";
-import { sessionPanel } from "./session_panel.js";
 import { sessionWriting } from "./session_writing.js";
 
 /** How many items are read at once, and of a turn that has ended. */
@@ -13,11 +13,11 @@ const PAGE = 200, OF_TURN = 60;
 export function sessionView(link, sessionKey, asks) {
   const waiting = askList(link, asks, { fits: (ask) => ask.sessionKey === key });
   const writing = sessionWriting(link, sessionKey, (message) => frame.grown(() => show([message], (made) => made)));
-  const panel = sessionPanel(link, sessionKey);
+  const about = aboutSession(link, sessionKey);
   const frame = conversationFrame(sessionKey, {
     stop: () => link.call("sessions.stop", { sessionKey: key }),
     mayStop: () => link.scopes.includes("write"),
-    panel: panel.element,
+    panel: about.element,
     below: [waiting.element, writing.element],
   });
   const known = new Set();
@@ -42,7 +42,7 @@ export function sessionView(link, sessionKey, asks) {
     ]);
     frame.title.textContent = facts.label ?? facts.title ?? key;
     frame.about.textContent = `${facts.channel} · ${facts.agent} · last message ${ago(facts.lastMessageMs)}${facts.waiting ? ` · ${facts.waiting} waiting` : ""}`;
-    panel.show(facts);
+    about.show(facts);
     const isWorking = facts.state !== "idle";
     frame.grown(() => {
       if (history) bring(history);

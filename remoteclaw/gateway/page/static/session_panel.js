@@ -25,10 +25,8 @@ export function sessionPanel(link, sessionKey) {
     el("option", { value: "", text: "as configured" }), Object.keys(MODES).map((value) => el("option", { value, text: value })));
   const queueing = el("div", { class: "setting" }, el("label", {}, "While it is busy", mode));
   const ending = el("div", { class: "choices" }, twice(["End the conversation", "Keep it", "End it: the next message begins a new one"], () => act(reset)));
-  const element = el("details", { class: "session-panel", ontoggle: () => element.open && look() },
-    el("summary", { text: "About" }),
-    el("div", { class: "inside" }, facts, labelling, queueing, ending, problem, done,
-      archive.element, tracePanel(link, sessionKey)));
+  const element = el("div", { class: "inside" }, facts, labelling, queueing, ending, problem, done,
+    archive.element, tracePanel(link, sessionKey));
   let saved = "";
 
   async function look() {
@@ -87,7 +85,7 @@ export function sessionPanel(link, sessionKey) {
     await look();
   }
 
-  return { element, show };
+  return { element, look, show };
 }
 
 function fact(term, value) {
