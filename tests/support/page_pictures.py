@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page, expect
 
 from remoteclaw.config.home import Home
 from tests.support.bridges import claude_script
-from tests.support.browser import DESK, PHONE
+from tests.support.browser import DESK, PHONE, write
 from tests.support.drawing import PICTURES
 from tests.support.up import remoteclaw, running
 
@@ -55,7 +55,8 @@ while True:
     heard('control_response')
     result('Pushed.')
 """
-#: Has the clock stand still, and the agent work in a directory of everyday.
+#: Has the clock stand still, and the agent work in a directory of everyday; returns what is read
+#: there, in the same step: what comes meanwhile tells its own time.
 _STILL = """(work) => {
   const still = {
     "main time": "10:24 AM", "aside time": "1 minute ago",
@@ -68,6 +69,7 @@ _STILL = """(work) => {
   while (texts.nextNode()) {
     texts.currentNode.data = texts.currentNode.data.replace(work, "/home/me/shop");
   }
+  return document.querySelector("main").innerText;
 }"""
 
 
@@ -99,12 +101,12 @@ async def page_pictures(browser: Browser, home: Home, directory: Path) -> dict[s
         wide = await browser.new_context(viewport=DESK, locale="en-US")
         page = await wide.new_page()
         await page.goto(link)
-        await _write(page, "Why is there no discount in the mail?")
+        await write(page, "Why is there no discount in the mail?")
         await expect(page.locator(".message.agent .ended")).to_be_visible()
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
         await expect(page.locator(".sessions a time")).to_be_visible()
         pictures = {"page-chat": await _taken(page, work)}
-        await _write(page, "Yes, and push it.")
+        await write(page, "Yes, and push it.")
         phone = await browser.new_context(
             viewport=PHONE, color_scheme="dark", locale="en-US", has_touch=True, is_mobile=True
         )
@@ -118,13 +120,8 @@ async def page_pictures(browser: Browser, home: Home, directory: Path) -> dict[s
     return pictures
 
 
-async def _write(page: Page, text: str) -> None:
-    await page.get_by_label("Message", exact=True).fill(text)
-    await page.keyboard.press("Enter")
-
-
 async def _taken(page: Page, work: Path) -> Picture:
     await page.locator("h1").first.hover()  # no button of a message is shown for the mouse
-    await page.evaluate(_STILL, str(work))
-    png = await page.screenshot()
-    return Picture(png, f"{await page.get_by_role('main').inner_text()}\n")
+    await expect(page.locator(".tool-use.over")).to_have_count(2)
+    text = await page.evaluate(_STILL, str(work))
+    return Picture(await page.screenshot(), f"{text}\n")
