@@ -15,7 +15,7 @@ from tests.support.doors import Door
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S
 
-__all__ = ["DESK", "PHONE", "installed", "launched", "logged_in"]
+__all__ = ["DESK", "PHONE", "installed", "launched", "logged_in", "write"]
 
 #: The variable that names a Chromium, and what one is called that is installed.
 VARIABLE, NAMES = "REMOTECLAW_TEST_CHROMIUM", ("chromium", "chromium-browser", "google-chrome")
@@ -70,6 +70,12 @@ async def logged_in(
     yield page
     assert [one for one in problems if "WebSocket" not in one and "net::ERR" not in one] == []
     await context.close()
+
+
+async def write(page: Page, text: str) -> None:
+    """Send a message in the chat."""
+    await page.get_by_label("Message", exact=True).fill(text)
+    await page.keyboard.press("Enter")
 
 
 async def _try() -> None:

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import orjson
-import pytest_asyncio
 from aiohttp import web as http
 from playwright.async_api import Browser, Page, expect
 
 from remoteclaw.fleet import keys
-from tests.support.browser import launched, logged_in
+from tests.support.browser import logged_in
 from tests.support.doors import opened
 from tests.support.leases import begun
 from tests.support.stack import Stack
@@ -19,12 +18,6 @@ from tests.support.talks import Talk
 from tests.support.vectors import VECTORS
 
 CHAT = "admin.ada"
-
-
-@pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with launched() as browser:
-        yield browser
 
 
 async def watched(page: Page) -> tuple[list[str], list[str]]:

@@ -1,30 +1,17 @@
 """The page in a real browser."""
 
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import orjson
-import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
 from remoteclaw.fleet import keys
 from tests.support.asks import QUESTIONS
 from tests.support.bridges import claude_script
-from tests.support.browser import PHONE, launched, logged_in
+from tests.support.browser import PHONE, logged_in, write
 from tests.support.doors import gateway_process, opened
 from tests.support.stack import Stack
-
-
-@pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with launched() as browser:
-        yield browser
-
-
-async def write(page: Page, text: str) -> None:
-    await page.get_by_label("Message", exact=True).fill(text)
-    await page.keyboard.press("Enter")
 
 
 def answers(page: Page) -> Locator:

@@ -3,11 +3,11 @@
 import asyncio
 import re
 
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.messages import SessionKey
-from tests.support.browser import PHONE, launched, logged_in
+from tests.support.browser import PHONE, logged_in
 from tests.support.cron import cron_of, scheduler_of
 from tests.support.doors import opened
 from tests.support.jobs import add, job_of
@@ -16,7 +16,7 @@ from tests.support.stack import Stack
 ADA = SessionKey("main", "web", "default", "admin.ada", "admin.ada")
 
 
-async def test_a_job_is_run_paused_resumed_and_removed(stack: Stack) -> None:
+async def test_a_job_is_run_paused_resumed_and_removed(browser: Browser, stack: Stack) -> None:
     """Who runs a job reads that it runs, what came of it and its history, without a reload."""
     await stack.start_worker()
     job = await add(
@@ -26,11 +26,7 @@ async def test_a_job_is_run_paused_resumed_and_removed(stack: Stack) -> None:
         message="hello",
     )
     scheduler = asyncio.create_task(scheduler_of(stack.fleet).run())
-    async with (
-        launched() as browser,
-        opened(stack) as door,
-        logged_in(browser, stack, door, viewport=PHONE) as page,
-    ):
+    async with opened(stack) as door, logged_in(browser, stack, door, viewport=PHONE) as page:
         await page.get_by_role("link", name="Cron").click()
         row = page.get_by_role("listitem").filter(has_text="standup")
         await expect(row).to_contain_text("Monday to Friday at 09:00 (Europe/Berlin)")
@@ -66,14 +62,10 @@ async def test_a_job_is_run_paused_resumed_and_removed(stack: Stack) -> None:
     scheduler.cancel()
 
 
-async def test_a_job_is_added_and_changed_by_a_form(stack: Stack) -> None:
+async def test_a_job_is_added_and_changed_by_a_form(browser: Browser, stack: Stack) -> None:
     """What is not changed stays: a schedule that is sent again would be counted from now."""
     accepted = await stack.append("hello")
-    async with (
-        launched() as browser,
-        opened(stack) as door,
-        logged_in(browser, stack, door, viewport=PHONE) as page,
-    ):
+    async with opened(stack) as door, logged_in(browser, stack, door, viewport=PHONE) as page:
         await page.goto(f"{door.url}/#/cron")
         await page.get_by_role("button", name="New job").click()
         form = page.get_by_role("form", name="New job")
@@ -105,14 +97,12 @@ async def test_a_job_is_added_and_changed_by_a_form(stack: Stack) -> None:
     assert (job.schedule, job.next_ms) == (added.schedule, added.next_ms)
 
 
-async def test_who_may_only_read_is_offered_no_change_of_a_job(stack: Stack) -> None:
+async def test_who_may_only_read_is_offered_no_change_of_a_job(
+    browser: Browser, stack: Stack
+) -> None:
     """Without a scheduler, everybody reads that nothing is run by the clock."""
     await add(stack.fleet, Schedule(every_s=3600), session=ADA)
-    async with (
-        launched() as browser,
-        opened(stack) as door,
-        logged_in(browser, stack, door, scope="read") as page,
-    ):
+    async with opened(stack) as door, logged_in(browser, stack, door, scope="read") as page:
         await page.get_by_role("link", name="Cron").click()
         row = page.get_by_role("listitem").filter(has_text="standup")
         await expect(row).to_contain_text("every hour")

@@ -1,18 +1,16 @@
 """What an agent does, as a conversation on the page shows it."""
 
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import quote
 
 import orjson
-import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from remoteclaw.fleet import keys
 from remoteclaw.messages import SessionKey
 from tests.support.bridges import claude_script
-from tests.support.browser import launched, logged_in
+from tests.support.browser import logged_in, write
 from tests.support.doors import Door, opened
 from tests.support.stack import Stack
 
@@ -50,17 +48,6 @@ echo(heard())
 result('API Error: 500', is_error=True, subtype='error_during_execution')
 heard()
 """
-
-
-@pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with launched() as browser:
-        yield browser
-
-
-async def write(page: Page, text: str) -> None:
-    await page.get_by_label("Message", exact=True).fill(text)
-    await page.keyboard.press("Enter")
 
 
 def address(door: Door, session: SessionKey) -> str:

@@ -1,21 +1,13 @@
 """The fleet on the page, in a real browser."""
 
 import re
-from collections.abc import AsyncIterator
 
-import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
-from tests.support.browser import PHONE, launched, logged_in
+from tests.support.browser import PHONE, logged_in
 from tests.support.cli import give_up
 from tests.support.doors import opened
 from tests.support.stack import Stack
-
-
-@pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with launched() as browser:
-        yield browser
 
 
 def table(page: Page, name: str) -> Locator:
@@ -94,6 +86,7 @@ async def test_the_chat_opens_without_what_other_places_need(
         later = set(await page.evaluate(names)) - fetched
 
     assert "chat.js" in fetched
+    assert "session_panel.js" not in fetched
     assert later >= {"fleet.js", "letters.js", "doctor.js"}
 
 

@@ -1,23 +1,15 @@
 """From nothing to the first answer in a browser, as a newcomer gets there."""
 
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from remoteclaw.config.home import Home
-from tests.support.browser import launched
+from tests.support.browser import write
 from tests.support.terminal import REMOTECLAW, Terminal, env
 
 LINK = r"^  page     (http://127\.0\.0\.1:\d+/#([\w-]{32}))$"
-
-
-@pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with launched() as browser:
-        yield browser
 
 
 async def test_the_link_of_up_logs_in_and_the_first_message_is_answered(
@@ -30,8 +22,7 @@ async def test_the_link_of_up_logs_in_and_the_first_message_is_answered(
         assert found is not None, terminal.shown()
         page = await browser.new_page()
         await page.goto(found[1])
-        await page.get_by_label("Message", exact=True).fill("hello")
-        await page.keyboard.press("Enter")
+        await write(page, "hello")
         await expect(page.locator(".message.agent")).to_contain_text("RemoteClaw's demo agent")
         assert page.url == found[1].partition("#")[0]
         kept = [path for path in home.logs.iterdir() if found[2] in path.read_text()]

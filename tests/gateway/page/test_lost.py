@@ -15,7 +15,7 @@ from remoteclaw.gateway import gateway as gateway_module
 from remoteclaw.gateway.doors import ws
 from remoteclaw.gateway.page import chats
 from remoteclaw.messages import SessionKey
-from tests.support.browser import launched, logged_in
+from tests.support.browser import logged_in, write
 from tests.support.doors import Door, opened
 from tests.support.pages import login, paged
 from tests.support.stack import Stack
@@ -23,12 +23,6 @@ from tests.support.talks import Talk
 from tests.support.waiting import eventually
 
 CHAT = "admin.ada"
-
-
-@pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with launched() as browser:
-        yield browser
 
 
 class Network:
@@ -94,11 +88,6 @@ async def network(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         monkeypatch.setattr(module, "TICK_S", 1.0)
     async with opened(stack) as door, Network(door).between() as network:
         yield network
-
-
-async def write(page: Page, text: str) -> None:
-    await page.get_by_label("Message", exact=True).fill(text)
-    await page.keyboard.press("Enter")
 
 
 async def say(stack: Stack, text: str) -> None:

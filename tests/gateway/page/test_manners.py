@@ -6,23 +6,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.support.bridges import claude_script
-from tests.support.browser import DESK, PHONE, launched, logged_in
+from tests.support.browser import DESK, PHONE, logged_in, write
 from tests.support.day import EXPLAINED
 from tests.support.doors import opened
 from tests.support.stack import Stack
 
 TOUCH: dict[str, Any] = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
-
-
-@pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with launched() as browser:
-        yield browser
 
 
 async def focused(page: Page) -> str:
@@ -204,8 +197,7 @@ async def test_axe_finds_nothing_on_any_view(
     await stack.start_worker()
     # Its script is no part of the page, whose policy would refuse it.
     async with opened(stack) as door, logged_in(browser, stack, door, bypass_csp=True) as page:
-        await page.get_by_label("Message", exact=True).fill("Publish 2.1.")
-        await page.keyboard.press("Enter")
+        await write(page, "Publish 2.1.")
         await expect(page.get_by_role("button", name="Allow").first).to_be_visible()
         (asking,) = await stack.fleet.asks.waiting()
         session = f"s/{quote(str(asking.session), safe='')}"

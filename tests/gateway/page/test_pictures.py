@@ -1,21 +1,12 @@
 """The documentation's pictures of the page show what people see."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest_asyncio
 from playwright.async_api import Browser
 
 from remoteclaw.config.home import Home
-from tests.support.browser import launched
 from tests.support.drawing import PICTURES
 from tests.support.page_pictures import page_pictures
-
-
-@pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with launched() as browser:
-        yield browser
 
 
 async def test_the_pictures_of_the_page_say_what_it_says(

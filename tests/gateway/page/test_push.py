@@ -13,7 +13,7 @@ import orjson
 import pytest
 import pytest_asyncio
 from cryptography.hazmat.primitives.asymmetric import ec
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
@@ -24,7 +24,7 @@ from remoteclaw.gateway.page.webpush import sealed
 from remoteclaw.host.fetch import post
 from tests.support.asks import QUESTIONS
 from tests.support.bridges import claude_script
-from tests.support.browser import PHONE, launched, logged_in
+from tests.support.browser import PHONE, logged_in
 from tests.support.doors import Door, Refused, RpcClient, opened
 from tests.support.pages import OWN, login, paged
 from tests.support.pushes import PushService, opened_by, push_service
@@ -360,15 +360,11 @@ async def deliver(page: Page, origin: str, told: dict[str, Any]) -> None:
 
 
 async def test_a_person_is_notified_on_a_phone_and_opens_the_chat_there(
-    stack: Stack, service: PushService
+    browser: Browser, stack: Stack, service: PushService
 ) -> None:
     device = DEVICE.replace("SUBSCRIPTION", orjson.dumps(service.subscription()).decode())
     client = stack.fleet.scripts.client
-    async with (
-        launched() as browser,
-        opened(stack) as door,
-        logged_in(browser, stack, door, viewport=PHONE) as page,
-    ):
+    async with opened(stack) as door, logged_in(browser, stack, door, viewport=PHONE) as page:
         assert door.gateway is not None
         chats = door.gateway.page_chats
         await page.context.grant_permissions(["notifications"])

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet.inbound import Accepted
@@ -13,7 +13,7 @@ from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.gateway.methods import HANDLERS
 from tests.support.asks import BODY, answered, open_request, put_in, put_request
 from tests.support.bridges import acp_script, claude_script
-from tests.support.browser import PHONE, launched, logged_in
+from tests.support.browser import PHONE, logged_in, write
 from tests.support.doors import Refused, gateway_process, opened
 from tests.support.pages import login, paged
 from tests.support.stack import Stack
@@ -69,14 +69,12 @@ async def test_each_kind_of_request_is_told_with_what_it_needs(stack: Stack) -> 
     assert (closed["answer"]["name"], closed["answer"]["by"]) == ("ada", "operator")
 
 
-async def test_requests_of_every_kind_are_answered_and_say_by_whom(stack: Stack) -> None:
+async def test_requests_of_every_kind_are_answered_and_say_by_whom(
+    browser: Browser, stack: Stack
+) -> None:
     """Who has decided what and when stays where the request was, also if somebody else has."""
     turn = await asking(stack)
-    async with (
-        launched() as browser,
-        opened(stack) as door,
-        logged_in(browser, stack, door, viewport=PHONE) as page,
-    ):
+    async with opened(stack) as door, logged_in(browser, stack, door, viewport=PHONE) as page:
         await expect(page).to_have_title("Chat · RemoteClaw")
         denied = await put_in(*turn, tool="Bash", what="npm publish")
         await expect(page).to_have_title("(1) Chat · RemoteClaw")
@@ -127,7 +125,9 @@ async def test_requests_of_every_kind_are_answered_and_say_by_whom(stack: Stack)
     ]
 
 
-async def test_a_change_of_the_configuration_is_approved_by_its_diff(stack: Stack) -> None:
+async def test_a_change_of_the_configuration_is_approved_by_its_diff(
+    browser: Browser, stack: Stack
+) -> None:
     stack.home.config_file.write_text(
         f"[redis]\nurl = '{stack.redis.url}'\n[gateway]\nport = 0\n"
         "[queue]\nmode = 'collect'\n[channels.test]\nowners = ['alice']\n"
@@ -136,7 +136,6 @@ async def test_a_change_of_the_configuration_is_approved_by_its_diff(stack: Stac
     asker = await begin_turn(stack, HANDLERS)
     await asker.call("gateway_config_patch", patches={"queue": {"mode": "steer"}})
     async with (
-        launched() as browser,
         opened(stack) as door,
         logged_in(browser, stack, door, scope="read") as reader,
         logged_in(browser, stack, door) as page,
@@ -160,10 +159,11 @@ async def test_a_change_of_the_configuration_is_approved_by_its_diff(stack: Stac
     assert load_config(stack.home.config_file, {}).queue.mode == "steer"
 
 
-async def test_a_card_stays_until_the_gateway_has_taken_the_answer(stack: Stack) -> None:
+async def test_a_card_stays_until_the_gateway_has_taken_the_answer(
+    browser: Browser, stack: Stack
+) -> None:
     request = await put_request(stack, await stack.append("hello"), tool="Bash", what="touch x")
     async with (
-        launched() as browser,
         gateway_process(stack) as (door, process),
         logged_in(browser, stack, door) as page,
     ):
@@ -187,18 +187,15 @@ async def test_a_card_stays_until_the_gateway_has_taken_the_answer(stack: Stack)
     assert (await stack.fleet.asks.named(request.id)).state == "answered"
 
 
-async def test_what_is_allowed_once_is_asked_for_again(stack: Stack, directory: Path) -> None:
+async def test_what_is_allowed_once_is_asked_for_again(
+    browser: Browser, stack: Stack, directory: Path
+) -> None:
     """In the chat, with the same card as among all requests."""
     stack.configure({"runtime": "acp", "command": list(acp_script(directory, BODY))})
     await stack.start_worker()
-    async with (
-        launched() as browser,
-        opened(stack) as door,
-        logged_in(browser, stack, door) as page,
-    ):
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
         for _ in range(2):
-            await page.get_by_label("Message", exact=True).fill("touch x")
-            await page.keyboard.press("Enter")
+            await write(page, "touch x")
             card = page.locator(".message.agent", has=page.locator(".choices"))
             await expect(card).to_contain_text("asks to use a tool in")
             request = await open_request(stack)
@@ -210,18 +207,13 @@ async def test_what_is_allowed_once_is_asked_for_again(stack: Stack, directory: 
 
 
 async def test_a_plan_in_the_chat_is_markdown_also_after_a_reload(
-    stack: Stack, directory: Path
+    browser: Browser, stack: Stack, directory: Path
 ) -> None:
     """The message and what is known of its request come apart, in either order."""
     stack.configure({"runtime": "claude", "command": list(claude_script(directory, PLANNING))})
     await stack.start_worker()
-    async with (
-        launched() as browser,
-        opened(stack) as door,
-        logged_in(browser, stack, door) as page,
-    ):
-        await page.get_by_label("Message", exact=True).fill("go")
-        await page.keyboard.press("Enter")
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await write(page, "go")
         card = page.locator(".message.agent").first
         await expect(card.locator("li strong")).to_have_text("importer")
         await page.reload()

@@ -1,25 +1,17 @@
 """Sessions on the page, in a real browser: found, read, looked after, and written in."""
 
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
-import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from tests.support.asks import put_request
-from tests.support.browser import PHONE, launched, logged_in
+from tests.support.browser import PHONE, logged_in
 from tests.support.doors import opened
 from tests.support.stack import Stack, message
-
-
-@pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with launched() as browser:
-        yield browser
 
 
 async def put(stack: Stack, text: str, **fields: Any) -> Accepted:

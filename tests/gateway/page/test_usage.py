@@ -2,9 +2,9 @@
 
 import re
 
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
-from tests.support.browser import PHONE, launched, logged_in
+from tests.support.browser import PHONE, logged_in, write
 from tests.support.doors import opened
 from tests.support.pages import OWN, login, paged
 from tests.support.stack import Stack
@@ -33,15 +33,12 @@ async def test_usage_is_added_up_for_whoever_may_read(stack: Stack) -> None:
     assert foreign.status == 403
 
 
-async def test_the_usage_of_a_turn_is_shown_by_day_agent_and_session(stack: Stack) -> None:
+async def test_the_usage_of_a_turn_is_shown_by_day_agent_and_session(
+    browser: Browser, stack: Stack
+) -> None:
     await stack.start_worker()
-    async with (
-        launched() as browser,
-        opened(stack) as door,
-        logged_in(browser, stack, door, viewport=PHONE) as page,
-    ):
-        await page.get_by_label("Message", exact=True).fill("hello")
-        await page.keyboard.press("Enter")
+    async with opened(stack) as door, logged_in(browser, stack, door, viewport=PHONE) as page:
+        await write(page, "hello")
         await expect(page.locator(".message.agent")).to_contain_text("demo agent")
         await page.goto(f"{door.url}/#/usage")
         days = page.locator(".bars tbody tr")
