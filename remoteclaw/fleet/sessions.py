@@ -51,6 +51,11 @@ class SessionView(SessionState):
         is_over = self.status == "running" and not self.turn and not self.waiting
         return "idle" if is_over else self.status
 
+    def is_called(self, words: str) -> bool:
+        """Whether its key, label or title contains this, in any case."""
+        names = f"{self.key} {self.label or ''} {self.title or ''}"
+        return words.casefold() in names.casefold()
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:

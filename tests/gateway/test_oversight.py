@@ -18,6 +18,7 @@ from remoteclaw.tools.base import Scope
 from tests.support.asks import put_request
 from tests.support.cli import run
 from tests.support.doors import Refused, RpcClient, opened
+from tests.support.leases import idle
 from tests.support.pages import login, paged
 from tests.support.stack import REPLIES, Stack, message
 from tests.support.tasks import entries
@@ -75,6 +76,9 @@ async def test_sessions_are_found_by_channel_agent_state_and_name(stack: Stack) 
         assert await found(query="RESEARCH") == ["three"]
         assert await found(state="idle") == []
         assert await found(state="scheduled") == ["three", "two", "one"]
+        await idle(stack.fleet, "four", channel_id="4")  # its worker still holds it
+        assert await found(state="idle") == ["four"]
+        assert await found(state="running") == []
         whole = await client.call("sessions.search")
 
     assert whole["channels"] == ["telegram", "test"]

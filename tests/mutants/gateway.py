@@ -5,8 +5,8 @@ from tests.mutants import Mutant
 MUTANTS = (
     Mutant(
         "a reaction of a person that is shown as a message",
-        before="note = _noted if params.reaction is None else _reacted",
-        after="note = _noted",
+        before="is_reaction = params.reaction is not None",
+        after="is_reaction = False",
         test="test_a_person_replies_reacts_and_hears_each_answer_once",
     ),
     Mutant(
@@ -589,6 +589,12 @@ MUTANTS = (
         before="views([sid.encode() for sid in asks if sid not in known])",
         after="views([])",
         test="test_what_waits_for_a_person_is_found_first",
+    ),
+    Mutant(
+        "a session at work whose answer is there",
+        before="else view.shown_status == params.state",
+        after="else view.status == params.state",
+        test="test_sessions_are_found_by_channel_agent_state_and_name",
     ),
     Mutant(
         "a search through all that was ever said",

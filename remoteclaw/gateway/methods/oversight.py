@@ -59,13 +59,14 @@ async def _search(call: Call, params: contract.SearchParams) -> contract.SearchR
 
 
 def _fits(view: SessionView, params: contract.SearchParams, asks: Mapping[str, int]) -> bool:
-    wanted = "" if params.in_words else params.query.casefold()
-    is_in_state = bool(asks[view.sid]) if params.state == "asks" else view.status == params.state
+    is_in_state = (
+        bool(asks[view.sid]) if params.state == "asks" else view.shown_status == params.state
+    )
     return (
         (params.state is None or is_in_state)
         and params.channel in (None, view.key.provider)
         and params.agent in (None, view.key.agent)
-        and wanted in f"{view.key} {view.label or ''} {view.title or ''}".casefold()
+        and (params.in_words or view.is_called(params.query))
     )
 
 

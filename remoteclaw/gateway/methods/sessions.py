@@ -10,6 +10,7 @@ from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.searching import MOST_LOOKED_AT
 from remoteclaw.gateway.sessions import answered, current, find, labelled, may_see
 from remoteclaw.messages import SessionKey
 from remoteclaw.session.record import read_lines
@@ -20,8 +21,6 @@ from remoteclaw.tools.base import NoParams
 
 __all__ = ["HANDLERS", "facts_of", "history_of"]
 
-#: The most sessions that a list looks through.
-MOST_LOOKED_AT = 1000
 #: The longest text of one item of a history, in characters: a little more than a record has.
 MOST_CHARS = 8100
 #: The same of what a tool gave back, for an agent: it reads all that it is told.
@@ -35,11 +34,9 @@ NO_ANSWER_YET = (
 
 
 async def _list(call: Call, params: contract.ListParams) -> contract.SessionsResult:
-    wanted = (params.filter or "").casefold()
     found: list[SessionView] = []
     for view in await call.fleet.sessions.list(limit=MOST_LOOKED_AT):
-        names = f"{view.key} {view.label or ''} {view.title or ''}".casefold()
-        if wanted in names and await may_see(call, view):
+        if view.is_called(params.filter or "") and await may_see(call, view):
             found.append(view)
             if len(found) > params.limit:
                 break

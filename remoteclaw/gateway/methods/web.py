@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from remoteclaw.channels.arrival import TOO_MANY, Arrival, Door
 from remoteclaw.channels.rate import Rate
@@ -70,8 +71,7 @@ async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
         writing = Incoming(id=message_id, chat=person, sender=person, at_ms=now_ms())
         if _NOTED.exceeded(writing) is not None:
             raise CallRefused("FORBIDDEN", TOO_MANY)
-        note = _noted if params.reaction is None else _reacted
-        message_id = await note(call, session, params)
+        message_id = await _noted(call, session, params)
     blobs = _Stored(call.fleet.blobs, session.sid, {file.blob: file for file in params.files})
     incoming = Incoming(
         id=message_id,
@@ -102,36 +102,13 @@ async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
 
 
 async def _noted(call: Call, session: SessionKey, params: contract.SendParams) -> str:
-    """Show a message in its chat, also to who else has it open; return its id there."""
-    files = [
-        {"name": file.name, "mime_type": file.mime_type, "size": file.size, "blob": file.blob}
-        for file in params.files
-    ]
-    about = {
-        "from": session.user,
-        "name": call.operator.name,
-        "text": params.text,
-        "sid": session.sid,
-        "files": files,
-        "replyTo": params.reply_to,
-    }
-    return await call.fleet.web.add(
-        chat_of(session.user, session.thread),
-        "message",
-        about,
-        once=f"{session.user} {params.message_id}",
-        keep_ms=call.config.record.keep_ms,
-        is_persons=True,
-    )
-
-
-async def _reacted(call: Call, session: SessionKey, params: contract.SendParams) -> str:
-    """Show a reaction in its chat; return its id there."""
-    about = {"message": params.reply_to, "emoji": params.reaction, "from": session.user}
+    """Show what is sent in its chat, also to who else has it open; return its id there."""
+    is_reaction = params.reaction is not None
+    about = _reaction(session, params) if is_reaction else _message(call, session, params)
     try:
         return await call.fleet.web.add(
             chat_of(session.user, session.thread),
-            "reaction",
+            "reaction" if is_reaction else "message",
             about,
             once=f"{session.user} {params.message_id}",
             keep_ms=call.config.record.keep_ms,
@@ -139,6 +116,25 @@ async def _reacted(call: Call, session: SessionKey, params: contract.SendParams)
         )
     except PlatformRefused as error:
         raise CallRefused("NOT_FOUND", str(error)) from None
+
+
+def _message(call: Call, session: SessionKey, params: contract.SendParams) -> dict[str, Any]:
+    files = [
+        {"name": file.name, "mime_type": file.mime_type, "size": file.size, "blob": file.blob}
+        for file in params.files
+    ]
+    return {
+        "from": session.user,
+        "name": call.operator.name,
+        "text": params.text,
+        "sid": session.sid,
+        "files": files,
+        "replyTo": params.reply_to,
+    }
+
+
+def _reaction(session: SessionKey, params: contract.SendParams) -> dict[str, Any]:
+    return {"message": params.reply_to, "emoji": params.reaction, "from": session.user}
 
 
 @dataclass(frozen=True, slots=True)
