@@ -9,7 +9,7 @@ import click
 from remoteclaw.cli.access import with_fleet
 from remoteclaw.cli.outcome import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, complain_of_no_workers
 from remoteclaw.cli.output import age, clock, complain, echo, echo_text, json_option, listing
-from remoteclaw.cli.sessions import session_argument, sessions
+from remoteclaw.cli.sessions import limit_option, session_argument, sessions
 from remoteclaw.errors import NotFound
 
 if TYPE_CHECKING:
@@ -128,14 +128,7 @@ async def export_session(fleet: "Fleet", session: str, archived: int | None, for
 
 @sessions.command("search")
 @click.argument("words")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=50,
-    show_default=True,
-    metavar="NUMBER",
-    help="How many, newest first.",
-)
+@limit_option
 @json_option
 @with_fleet
 async def search_sessions(fleet: "Fleet", words: str, limit: int, as_json: bool) -> None:

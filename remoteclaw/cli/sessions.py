@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.sessions import SessionView
 
-__all__ = ["pause_of", "plain_session", "session_argument", "sessions"]
+__all__ = ["limit_option", "pause_of", "plain_session", "session_argument", "sessions"]
 
 
 #: The longest label, in characters.
@@ -33,6 +33,14 @@ OWN = " (the session's own)"
 
 
 session_argument = click.argument("session", shell_complete=complete_sessions)
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    metavar="NUMBER",
+    help="How many, newest first.",
+)
 
 
 @click.group()
@@ -44,14 +52,7 @@ def sessions() -> None:
 
 
 @sessions.command("list")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=50,
-    show_default=True,
-    metavar="NUMBER",
-    help="How many, newest first.",
-)
+@limit_option
 @json_option
 @with_fleet
 async def list_sessions(fleet: "Fleet", limit: int, as_json: bool) -> None:
