@@ -53,7 +53,7 @@ class WaitParams(Params):
     """In seconds."""
 
 
-class SubscribeParams(Params):
+class SessionParams(Params):
     session_key: SessionKeyText
 
 
@@ -110,7 +110,7 @@ METHODS = (
     Method(
         name="sessions.stop",
         description="Stop what a session has accepted so far.",
-        params=SubscribeParams,
+        params=SessionParams,
         result=Stopped,
         scope="write",
         effect="session",
@@ -130,14 +130,14 @@ METHODS = (
         name="sessions.subscribe",
         description="Have events of a session sent over this connection: its answers as far as "
         "they have come, and each outcome.",
-        params=SubscribeParams,
+        params=SessionParams,
         result=Subscribed,
         scope="read",
     ),
     Method(
         name="sessions.unsubscribe",
         description="Have no more events of a session sent over this connection.",
-        params=SubscribeParams,
+        params=SessionParams,
         result=Subscribed,
         scope="read",
     ),

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from remoteclaw.tools.base import Id, Limit, Method, Params, Result, Text
-from remoteclaw.tools.operators import SubscribeParams
+from remoteclaw.tools.operators import SessionParams
 from remoteclaw.tools.sessions import (
     HistoryParams,
     HistoryResult,
@@ -188,14 +188,14 @@ METHODS = (
     Method(
         name="sessions.show",
         description="Show what is known of a session, and its settings.",
-        params=SubscribeParams,
+        params=SessionParams,
         result=SessionDetails,
         scope="read",
     ),
     Method(
         name="sessions.archive",
         description="List a session's ended conversations.",
-        params=SubscribeParams,
+        params=SessionParams,
         result=ArchiveResult,
         scope="read",
     ),

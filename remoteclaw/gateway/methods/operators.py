@@ -19,9 +19,9 @@ from remoteclaw.tools.operators import (
     Health,
     ResetParams,
     ResetResult,
+    SessionParams,
     Stopped,
     Subscribed,
-    SubscribeParams,
     WaitParams,
 )
 from remoteclaw.tools.sessions import SendResult
@@ -109,7 +109,7 @@ async def wait(call: Call, params: WaitParams) -> SendResult:
     )
 
 
-async def stop(call: Call, params: SubscribeParams) -> Stopped:
+async def stop(call: Call, params: SessionParams) -> Stopped:
     """Stop what a session has accepted so far."""
     sid, _ = await _session(call.fleet, params.session_key)
     return Stopped(stopped=await call.fleet.sessions.stop(sid, call=call.id))
@@ -134,14 +134,14 @@ async def reset(call: Call, params: ResetParams) -> ResetResult:
     return ResetResult(session_key=str(session))
 
 
-async def subscribe(call: Call, params: SubscribeParams) -> Subscribed:
+async def subscribe(call: Call, params: SessionParams) -> Subscribed:
     """Have events of a session sent over this connection."""
     sid, key = await _session(call.fleet, params.session_key)
     await call.events.subscribe(sid, key)
     return Subscribed(session_key=key)
 
 
-async def unsubscribe(call: Call, params: SubscribeParams) -> Subscribed:
+async def unsubscribe(call: Call, params: SessionParams) -> Subscribed:
     """Have no more of them sent."""
     sid, key = await _session(call.fleet, params.session_key)
     call.events.unsubscribe(sid)

@@ -18,7 +18,7 @@ from remoteclaw.gateway.sessions import find
 from remoteclaw.gateway.traces import find_message, traced
 from remoteclaw.session.record import count_messages
 from remoteclaw.tools import oversight as contract
-from remoteclaw.tools.operators import SubscribeParams
+from remoteclaw.tools.operators import SessionParams
 from remoteclaw.tools.sessions import HistoryResult
 
 __all__ = ["HANDLERS"]
@@ -70,7 +70,7 @@ def _fits(view: SessionView, params: contract.SearchParams, asks: Mapping[str, i
     )
 
 
-async def _show(call: Call, params: SubscribeParams) -> contract.SessionDetails:
+async def _show(call: Call, params: SessionParams) -> contract.SessionDetails:
     view = await find(call, params.session_key)
     used = await call.fleet.usage.session(view.key.agent, view.sid)
     started = await call.fleet.sessions.children(view.sid)
@@ -97,7 +97,7 @@ def _settings(call: Call, view: SessionView, own: QueueOverride | None) -> contr
     return contract.QueueSettings(**settings, own=tuple(owned))
 
 
-async def _archive(call: Call, params: SubscribeParams) -> contract.ArchiveResult:
+async def _archive(call: Call, params: SessionParams) -> contract.ArchiveResult:
     view = await find(call, params.session_key)
     return contract.ArchiveResult(
         ended=tuple(

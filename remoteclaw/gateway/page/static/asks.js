@@ -68,7 +68,7 @@ export function askList(link, open, { fits = () => true, told = () => {} }) {
 }
 
 /** Return a request that is answered in place, and says what became of it. */
-export function askItem(link, ask, { tag = "div" } = {}) {
+function askItem(link, ask, { tag = "div" } = {}) {
   const until = el("p", { class: "about until" });
   const done = el("p", { class: "done", role: "status" });
   const what = el("div", { class: "what" }, body(ask));

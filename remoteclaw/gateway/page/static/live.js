@@ -3,7 +3,7 @@
 import { el } from "./dom.js";
 import { written } from "./messages.js";
 import { morph } from "./morph.js";
-import { since } from "./tools.js";
+import { elapsed } from "./tools.js";
 
 /** How much of live text a message has to begin with, to be the same. */
 const SAME = 300;
@@ -17,7 +17,7 @@ export function liveText(messages) {
   function show(now, who, ms) {
     said = now.text.trim();
     const wanted = el("li", { class: "live" },
-      el("div", { class: "by" }, el("h2", { class: "who", text: who }), el("span", { class: "since", text: since(ms) })),
+      el("div", { class: "by" }, el("h2", { class: "who", text: who }), el("span", { class: "since", text: elapsed(ms) })),
       said ? written(now) : el("p", { class: "thinking", text: "…" }));
     if (element) morph(element, wanted);
     else messages.append(element = wanted);
@@ -39,7 +39,7 @@ export function liveText(messages) {
 
   /** Say how long the turn has taken. */
   function tick(ms) {
-    if (element) element.querySelector(".since").textContent = since(ms);
+    if (element) element.querySelector(".since").textContent = elapsed(ms);
   }
 
   return { show, hide, become, tick, get element() { return element; } };

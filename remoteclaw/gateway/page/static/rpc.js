@@ -8,7 +8,7 @@ const ANSWER_MS = 6000;
 const REFUSED = 1008;
 const AWAY = "RemoteClaw is away. Trying again…";
 
-export class Refused extends Error {
+class Refused extends Error {
   constructor(error) {
     super(error.message);
     this.code = error.code;

@@ -44,7 +44,7 @@ export function toolCard() {
   }
 
   function tick(nowMs) {
-    if (!isOver) state.textContent = since(nowMs - call.since_ms);
+    if (!isOver) state.textContent = elapsed(nowMs - call.since_ms);
   }
 
   return { element, update, tick, over: () => update({}, true) };
@@ -97,6 +97,6 @@ export function planCard() {
 }
 
 /** Return how long something has taken that goes on. */
-export function since(ms) {
+export function elapsed(ms) {
   return duration(1000 * Math.max(0, Math.floor(ms / 1000)));
 }
