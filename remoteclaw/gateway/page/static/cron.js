@@ -4,9 +4,9 @@ import { actions, twice } from "./actions.js";
 import { ago, button, duration, el, fill, moment, problemLine, say, stamp } from "./dom.js";
 import { jobForm } from "./job_form.js";
 import { partsOf, sessionLink } from "./keys.js";
+import { looking } from "./looking.js";
 import { inWords } from "./schedule.js";
 
-/** Nothing tells of runs that end: the page looks. */
 const EVERY_MS = 2000;
 const RUNS = 20;
 const OUTCOMES = {
@@ -21,7 +21,6 @@ export function cronView(link) {
   const add = button("New job", () => openForm(link, add, { done: look }));
   const element = el("section", { class: "cron" }, el("h1", { text: "Cron jobs" }), problem, notice, add, list);
   const rows = new Map();
-  const timer = setInterval(look, EVERY_MS);
 
   async function look() {
     try {
@@ -47,7 +46,7 @@ export function cronView(link) {
     }
   }
 
-  return { element, connected: look, close: () => clearInterval(timer) };
+  return { element, connected: look, close: looking(look, EVERY_MS) };
 }
 
 /** Show a job's form in the place of what opens it, until it is done. */

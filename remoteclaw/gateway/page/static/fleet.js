@@ -5,6 +5,7 @@ import { count, el, id, moment, problemLine, say, size } from "./dom.js";
 import { aged, coded, kept, since, table } from "./kept.js";
 import { nameOf, sessionLink } from "./keys.js";
 import { lettersList } from "./letters.js";
+import { looking } from "./looking.js";
 
 const EVERY_MS = 3000;
 const SHOWN = 50;
@@ -51,10 +52,9 @@ export function fleetView(link) {
     part("Lanes", lanes.element), part("Workers", workers.element), part("Sessions at work", sessions.element, more),
     part("Warm agents", agents.element), part("Adapters", adapters.element), doctor,
     part("Terminals", el("p", { class: "notice", text: "RemoteClaw has no terminals yet." })));
-  let now = null, found = [], timer = null, isClosed = false;
+  let now = null, found = [];
 
   async function look() {
-    clearTimeout(timer);
     try {
       now = await link.call("fleet.status");
       const dead = now.deadLetters ? await link.call("deadletters.list", { limit: SHOWN }) : { letters: [], count: 0 };
@@ -65,8 +65,6 @@ export function fleetView(link) {
     } catch (error) {
       say(problem, error.message);
     }
-    clearTimeout(timer);
-    if (!isClosed) timer = setTimeout(() => document.visibilityState === "visible" && look(), EVERY_MS);
   }
 
   function draw() {
@@ -91,16 +89,7 @@ export function fleetView(link) {
     well.hidden = items.length > 0;
   }
 
-  const seen = () => document.visibilityState === "visible" && look();
-  document.addEventListener("visibilitychange", seen);
-
-  function close() {
-    isClosed = true;
-    clearTimeout(timer);
-    document.removeEventListener("visibilitychange", seen);
-  }
-
-  return { element, connected: look, close };
+  return { element, connected: look, close: looking(look, EVERY_MS) };
 }
 
 function part(title, ...children) {

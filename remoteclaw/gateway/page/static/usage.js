@@ -2,6 +2,7 @@
 
 import { button, count, dollars, duration, el, fill, problemLine, say } from "./dom.js";
 import { sessionLink } from "./keys.js";
+import { looking } from "./looking.js";
 import { get } from "./rpc.js";
 
 const EVERY_MS = 10_000;
@@ -23,7 +24,6 @@ export function usageView(link) {
   const periods = PERIODS.map((each) => button(`${each} days`, () => choose(each), { "aria-pressed": String(each === days) }));
   const problem = problemLine();
   const tables = el("div"), facts = el("dl", { class: "facts" });
-  const timer = setInterval(look, EVERY_MS);
   const element = el("section", { class: "usage" }, el("h1", { text: "Usage" }),
     el("div", { class: "choices", role: "group", "aria-label": "Period" }, periods), problem, tables,
     el("h2", { text: "The gateway" }), facts);
@@ -59,7 +59,7 @@ export function usageView(link) {
     }
   }
 
-  return { element, connected: look, told: ({ event }) => event === "session.outcome" && look(), close: () => clearInterval(timer) };
+  return { element, connected: look, told: ({ event }) => event === "session.outcome" && look(), close: looking(look, EVERY_MS) };
 }
 
 function read(row) {
