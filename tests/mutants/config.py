@@ -237,4 +237,10 @@ MUTANTS = (
         after="EDITS",
         test="test_answers_that_fit_no_plan_are_refused",
     ),
+    Mutant(
+        "a chat of the page that is gone before it is read",
+        before="max(self.keep_days, 1)",
+        after="self.keep_days",
+        test="test_without_a_record_the_page_s_chats_are_there",
+    ),
 )

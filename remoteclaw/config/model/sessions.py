@@ -76,6 +76,11 @@ class RecordConfig(Section):
         return self.keep_days * 24 * 3600 * 1000
 
     @property
+    def page_ms(self) -> int:
+        """How long a chat of the page is kept, in milliseconds: its messages arrive through it."""
+        return max(self.keep_days, 1) * 24 * 3600 * 1000
+
+    @property
     def history_ms(self) -> int:
         """How long is kept what passed through a chat, in milliseconds: a week at most."""
         return min(self.keep_days, 7) * 24 * 3600 * 1000

@@ -111,7 +111,7 @@ async def _noted(call: Call, session: SessionKey, params: contract.SendParams) -
             "reaction" if is_reaction else "message",
             about,
             once=f"{session.user} {params.message_id}",
-            keep_ms=call.config.record.keep_ms,
+            keep_ms=call.config.record.page_ms,
             is_persons=True,
         )
     except PlatformRefused as error:

@@ -90,7 +90,7 @@ class PageChats:
 
     def keep_ms(self) -> int:
         """Return how long a chat is kept behind its last event, in milliseconds."""
-        return self._config().record.keep_ms
+        return self._config().record.page_ms
 
     async def open(self, client: Audience, chat: str, after: str) -> Opening:
         """Tell a client what has happened in a chat since an event, and what happens from now.

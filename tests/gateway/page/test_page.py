@@ -65,6 +65,20 @@ async def test_what_is_repeated_counts_once_and_who_was_away_reads_the_rest(stac
     assert first["text"] == "and now?"
 
 
+async def test_without_a_record_the_page_s_chats_are_there(stack: Stack) -> None:
+    """Else nothing that is written or answered was ever shown, and what is repeated came twice."""
+    stack.configure(record={"keep_days": 0})
+    async with opened(stack) as door, paged(door, await login(stack, door)) as page:
+        here = await page.call("web.open")
+        one = await page.call("web.send", {"messageId": "1", "text": "hello"})
+        again = await page.call("web.send", {"messageId": "1", "text": "hello"})
+        told = await page.event("web.event")
+        waiting = await stack.fleet.scripts.client.xlen(keys.inbound(here["sid"]))
+
+    assert one == again == {"id": told["id"]}
+    assert waiting == 1
+
+
 async def test_an_agent_reacts_deletes_and_reads_there(stack: Stack) -> None:
     chat = "admin.ada"
     async with opened(stack) as door:
