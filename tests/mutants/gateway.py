@@ -556,7 +556,7 @@ MUTANTS = (
     ),
     Mutant(
         "a history that holds up all others",
-        before='(room := room - len(item["text"])) >= 0',
+        before="(room := room - len(text)) >= 0",
         after="room",
         test="test_of_a_long_history_the_newest_is_rendered",
     ),
@@ -649,5 +649,17 @@ MUTANTS = (
         before="if state.problem:",
         after="if not state.problem:",
         test="test_who_delivers_and_who_stands_by_is_told",
+    ),
+    Mutant(
+        "a chat that is opened while nobody else is answered",
+        before="await asyncio.sleep(0)  # a long text takes a while: others are answered",
+        after="pass",
+        test="test_while_a_long_chat_is_opened_others_are_answered",
+    ),
+    Mutant(
+        "an earlier message that holds everybody up",
+        before="0 < len(text) <= MOST_RENDERED",
+        after="0 < len(text)",
+        test="test_a_text_that_would_take_long_to_render_is_told_as_it_is",
     ),
 )

@@ -104,9 +104,11 @@ class PageChats:
         opened.clients[client] = None
         async with opened.telling:
             opening, events = await self._opening(chat, after)
-            if client in opened.clients:  # it may have gone on to another one
-                for event in events:
+            for event in events:
+                if client in opened.clients:  # it may have gone on to another one
                     client.tell("web.event", told(chat, event))
+                    await asyncio.sleep(0)  # a long text takes a while: others are answered
+            if client in opened.clients:
                 opened.clients[client] = events[-1].id if events else after or "0-0"
         await self._tell(chat, opened)
         return opening
@@ -183,11 +185,12 @@ class PageChats:
         after = min(known.values(), key=stream_order)
         found = await self._fleet.web.read(chat, after=after, limit=MOST)
         events = _room_for(found, is_newest=False)
-        for client, last in known.items():
-            for event in events:
+        for event in events:
+            for client, last in known.items():
                 if client in opened.clients and stream_order(event.id) > stream_order(last):
                     client.tell("web.event", told(chat, event))
                     opened.clients[client] = event.id
+            await asyncio.sleep(0)  # as above
         return len(events) < len(found) or len(found) == MOST
 
 

@@ -200,9 +200,10 @@ class _PageConnection(Connection):
             return super().payload(result)
         told, room = result.told(), MOST_OF_HISTORY
         for item in reversed(told["items" if "items" in told else "events"]):  # the newest first
-            is_markdown = item.get("role", "agent") in MARKDOWN and item.get("text")
-            if is_markdown and (room := room - len(item["text"])) >= 0:
-                item["html"] = html_of(item["text"])
+            text = item.get("text") or ""
+            is_markdown = item.get("role", "agent") in MARKDOWN and 0 < len(text) <= MOST_RENDERED
+            if is_markdown and (room := room - len(text)) >= 0:
+                item["html"] = html_of(text)
         return orjson.dumps(told)
 
     def _asks(self, result: AsksResult | Ask) -> bytes:

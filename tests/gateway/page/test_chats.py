@@ -11,6 +11,7 @@ from remoteclaw.channels.web.adapter import WebAdapter
 from remoteclaw.errors import PlatformRefused
 from remoteclaw.fleet import keys, web
 from remoteclaw.gateway.page import chats
+from remoteclaw.gateway.page import door as pages
 from remoteclaw.protocols import Operation
 from tests.support.doors import Refused, RpcClient, opened
 from tests.support.pages import login, paged
@@ -177,6 +178,33 @@ async def test_a_person_has_so_many_conversations_and_no_more(
             assert await stack.fleet.web.before(web.chat_of(CHAT, "3")) == []
         async with paged(door, await login(stack, door, name="bo")) as page:
             await write(page, "3")
+
+
+async def test_while_a_long_chat_is_opened_others_are_answered(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway that makes HTML of a whole chat at once answers nobody for seconds."""
+    turns, rendered = 0, []
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def render(text: str) -> str:
+        rendered.append(turns)
+        return text
+
+    monkeypatch.setattr(pages, "_rendered", render)
+    ids = await say(stack, 50)
+    async with opened(stack) as door, paged(door, await login(stack, door)) as page:
+        busy = asyncio.create_task(others())
+        await page.call("web.open")
+        assert await told(page, ids[-1]) == ids
+        busy.cancel()
+
+    assert len(set(rendered)) == 50
 
 
 async def test_two_tabs_that_open_at_once_are_both_told(stack: Stack) -> None:

@@ -164,8 +164,14 @@ async def test_a_text_that_would_take_long_to_render_is_told_as_it_is(stack: Sta
             await page.call("web.send", {"messageId": "1", "text": "*_" * 500_000})
             told = await page.event("web.event")
 
+            sent = await page.call("web.send", {"messageId": "2", "text": "*_" * 20_000})
+            events = (await page.call("web.history", {"before": "9" * 19 + "-0"}))["events"]
+            (earlier,) = (event for event in events if event["id"] == sent["id"])
+
     assert told["text"] == "*_" * 500_000
     assert "html" not in told
+    assert earlier["text"] == "*_" * 20_000
+    assert "html" not in earlier
 
 
 async def test_a_name_that_would_be_another_ones_chat_is_refused(stack: Stack) -> None:

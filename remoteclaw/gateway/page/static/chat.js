@@ -52,7 +52,8 @@ export function chatView(link, asks, conversation = null) {
     if (!panel.children.length) panel.append(aboutSession(link, here.sessionKey).element);
     frame.grown(() => {
       if (here.isAfresh) forget();
-      opening.forEach(take);
+      // Of an opening before, and of what happens now, some may have come first.
+      opening.sort((one, other) => isLater(one.id, other.id) - isLater(other.id, one.id)).forEach(take);
     });
     isNews = true;
     frame.running(here.state !== "idle");
