@@ -34,6 +34,7 @@ __all__ = [
     "PAGE",
     "Bearer",
     "Guard",
+    "TooLarge",
     "answer_of_error",
     "authenticate",
     "body_of",

@@ -5,11 +5,17 @@ from starlette.responses import JSONResponse, Response
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.guard import authenticate, body_of
+from remoteclaw.gateway.guard import TooLarge, authenticate, body_of
 from remoteclaw.gateway.principals import Operator
+from remoteclaw.host.files import size_in_words
+from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment, SessionKey
 
 __all__ = ["FilesDoor"]
+
+TOO_LARGE = (
+    f"The file {{}} was not taken: files have {size_in_words(MAX_ATTACHMENT_BYTES)} at most."
+)
 
 
 class FilesDoor:
@@ -27,8 +33,11 @@ class FilesDoor:
         except ValueError:
             raise CallRefused("INVALID_REQUEST", "session is no session's key.") from None
         async with gateway.dispatcher.transfers.one(principal):
-            content = await body_of(request, MAX_ATTACHMENT_BYTES)
             name = query.get("name", "")
+            try:
+                content = await body_of(request, MAX_ATTACHMENT_BYTES)
+            except TooLarge as error:
+                raise TooLarge(error.code, TOO_LARGE.format(one_line(name, most=60))) from None
             file = await gateway.fleet.blobs.put(session.sid, name, content, chat=session)
         told = {"name": file.name, "mimeType": file.mime_type, "size": file.size, "blob": file.blob}
         return JSONResponse(told)
