@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a page whose Redis is away, which counts as a failure of its own",
+        before="except RedisUnavailable as away:",
+        after="except PlatformAway as away:",
+        test="test_an_hour_s_outage_loses_nothing[web]",
+    ),
+    Mutant(
+        "a message of the page that is new each time it is sent",
+        before="about, once=reply.key )",
+        after='about, once="" )',
+        test="test_an_answer_that_was_lost_is_repeated_once_and_says_so_without_keys[web]",
+    ),
+    Mutant(
         "a chat of the page of which the last events alone are read",
         before='if sum(event.kind == "message" for event in events) >= limit:',
         after="if events:",

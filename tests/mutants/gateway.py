@@ -314,6 +314,19 @@ MUTANTS = (
         test="test_a_text_that_would_take_long_to_render_is_told_as_it_is",
     ),
     Mutant(
+        "a message of the page that is another one when it is sent again",
+        before='once=f"{session.user} {params.message_id}"',
+        after='once=""',
+        within="_noted",
+        test="test_what_comes_twice_is_taken_once[web]",
+    ),
+    Mutant(
+        "a file that is refused without its name",
+        before="except TooLarge as error: raise TooLarge(",
+        after="except TooLarge as error:\n    raise error\n    raise TooLarge(",
+        test="test_files_go_both_ways_and_one_that_is_too_large_is_a_sentence[web]",
+    ),
+    Mutant(
         "a person who shows as much as they like",
         before="if _NOTED.exceeded(writing) is not None:",
         after="if False:",

@@ -13,6 +13,7 @@ import orjson
 from websockets.asyncio.client import ClientConnection, connect
 
 from remoteclaw.config.load import CurrentConfig, load_config
+from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.gateway.address import listen, listen_privately, url_of
@@ -236,15 +237,16 @@ async def opened(
     *,
     methods: Mapping[str, Method] | None = None,
     is_private: bool = False,
+    fleet: Fleet | None = None,
 ) -> AsyncIterator[Door]:
     """Have a gateway answer in this process, with the methods that have a handler.
 
-    If it `is_private`, commands find it, too.
+    If it `is_private`, commands find it, too. It may have a `fleet` of its own.
     """
     config = load_config(stack.home.config_file)
     offered = methods or {name: one for name, one in METHODS.items() if name in handlers}
     now = CurrentConfig(stack.home, config)
-    gateway = Gateway(stack.fleet, stack.home, now, handlers, methods=offered)
+    gateway = Gateway(fleet or stack.fleet, stack.home, now, handlers, methods=offered)
     for file in gateway.authenticator.files:
         file.create()
     async with aiohttp.ClientSession() as http:

@@ -73,6 +73,7 @@ class Proxy:
         self.path = path
         self.url = f"unix://{path}"
         self._armed: list[Failpoint] = []
+        self._cut: tuple[str, Side] | None = None
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
 
     async def start(self) -> None:
@@ -93,7 +94,20 @@ class Proxy:
         self._armed.append(failpoint)
         return failpoint
 
+    def cut(self, step: str, side: Side) -> None:
+        """Lose each command, or reply, of a step, until `disarm()`."""
+        self._cut = step, side
+
+    def disarm(self) -> None:
+        """Pass everything on."""
+        self._armed.clear()
+        self._cut = None
+
     def _take(self, step: str | None, side: Side) -> Failpoint | None:
+        if step and (step, side) == self._cut:
+            failpoint = Failpoint(step, side)
+            failpoint.cut()
+            return failpoint
         for failpoint in self._armed:
             if failpoint.step == step and failpoint.side == side:
                 self._armed.remove(failpoint)

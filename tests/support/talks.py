@@ -22,10 +22,17 @@ class Talk:
 
     @classmethod
     async def begin(
-        cls, fleet: Fleet, text: str = "hello", *, provider: str = "test", chat: str = "chat-1"
+        cls,
+        fleet: Fleet,
+        text: str = "hello",
+        *,
+        provider: str = "test",
+        chat: str = "chat-1",
+        by: str = "alice",
     ) -> Self:
         """Have a message accepted, and its turn begun."""
-        lease, accepted = await begun(fleet, text, provider=provider, channel_id=chat)
+        who: dict[str, Any] = {"provider": provider, "channel_id": chat, "from_": by}
+        lease, accepted = await begun(fleet, text, **who)
         return cls(lease, accepted.entry_id, chat)
 
     async def show(self, text: str, index: int = 0, **more: Any) -> None:

@@ -11,24 +11,34 @@ import io
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
+from urllib.parse import quote
 
 import orjson
 import pytest
 
 from remoteclaw.channels.process import Channels, create_adapter
+from remoteclaw.channels.web.adapter import WebAdapter
+from remoteclaw.channels.web.profile import ADMIN, USER
 from remoteclaw.channels.webhook.signing import signed_headers
 from remoteclaw.config.load import CurrentConfig, load_config
-from remoteclaw.protocols import PlatformAdapter
+from remoteclaw.fleet import web
+from remoteclaw.fleet.inbound import APPEND_S
+from remoteclaw.fleet.web import Event
+from remoteclaw.protocols import ChannelAdapter
+from remoteclaw.tools.base import Scope
 from tests.support.channel import TestChannel
-from tests.support.doors import Door, opened
+from tests.support.doors import Door, Refused, RpcClient, opened
+from tests.support.failpoints import Side
+from tests.support.pages import OWN, login, paged
 from tests.support.receiver import Receiver
 from tests.support.stack import Stack
 from tests.support.telegram import TelegramBot, file
 from tests.support.waiting import eventually
 
-__all__ = ["OWNER", "WORLDS", "World", "entered"]
+__all__ = ["OWNER", "WORLDS", "World", "configured", "entered"]
 
 OWNER = 7
 MEGABYTE = 2**20
@@ -44,8 +54,16 @@ class World(Protocol):
     """How long a message may be, in its units."""
     large: int
     """The size of a file that is too large, in bytes."""
-    adapter: PlatformAdapter
+    adapter: ChannelAdapter
     """An adapter like the one that runs."""
+    lacks: Mapping[str, str] = MappingProxyType({})
+    """The tests that make no sense there, and why."""
+    refused: str = ""
+    """What a person was told at once, where they wrote; empty if all was taken."""
+
+    def person(self, number: int) -> str:
+        """Return how it calls a person, and their chat."""
+        return str(number)
 
     async def say(
         self,
@@ -70,6 +88,9 @@ class World(Protocol):
     def files(self, chat: int = OWNER) -> Mapping[str, bytes]:
         """Return the files that it has sent there."""
 
+    async def is_seen(self) -> None:
+        """Return once people see what the platform has."""
+
     def is_busy(self, after_s: int) -> None:
         """Have the next message to the owner be one too many."""
 
@@ -83,14 +104,13 @@ class World(Protocol):
         """Have it work again."""
 
 
-class TestWorld:
+class TestWorld(World):
     """The platform of the tests."""
 
     __test__ = False
     provider = "test"
     most = 4000
     large = MEGABYTE + 1
-    adapter: PlatformAdapter
 
     def __init__(self, stack: Stack, request: pytest.FixtureRequest) -> None:
         monkeypatch = request.getfixturevalue("monkeypatch")
@@ -147,13 +167,12 @@ class TestWorld:
         self._platform.tell()
 
 
-class TelegramWorld:
+class TelegramWorld(World):
     """Telegram."""
 
     provider = "telegram"
     most = 4096
     large = 21 * MEGABYTE
-    adapter: PlatformAdapter
 
     def __init__(self, stack: Stack, request: pytest.FixtureRequest) -> None:
         self._bot: TelegramBot = request.getfixturevalue("bot")
@@ -202,13 +221,12 @@ class TelegramWorld:
         self._bot.release()
 
 
-class WebhookWorld:
+class WebhookWorld(World):
     """A program between RemoteClaw and whatever people use."""
 
     provider = "webhook"
     most = 100_000
     large = 3 * MEGABYTE
-    adapter: PlatformAdapter
 
     def __init__(self, stack: Stack, request: pytest.FixtureRequest) -> None:
         self.door: Door
@@ -274,14 +292,188 @@ def _posted(name: str, content: bytes) -> dict[str, str]:
     return {"name": name, "mimeType": "text/plain", "content": base64.b64encode(content).decode()}
 
 
-WORLDS = (TestWorld, TelegramWorld, WebhookWorld)
+class WebWorld(World):
+    """The page, as a browser asks for it. Its chats are in Redis: what is cut is the way there."""
+
+    provider = "web"
+    most = 200_000
+    large = 21 * MEGABYTE
+    lacks = MappingProxyType(
+        {
+            "test_an_edited_message_says_which_one_it_replaces": "Nothing is edited there.",
+            "test_no_name_makes_somebody_of_another_person": "A login's name is its person's id.",
+            "test_too_many_requests_are_waited_out": "Redis has no such limit.",
+        }
+    )
+
+    def __init__(self, stack: Stack, request: pytest.FixtureRequest) -> None:
+        self._patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+        self.adapter = WebAdapter(stack.fleet.web, lambda: 60_000)
+        self.settings: dict[str, Any] = {}
+        self._stack = stack
+        self._windows: dict[int, Window] = {}
+        self._last: tuple[int, dict[str, Any]] = (OWNER, {})
+        self._unsent: list[tuple[int, dict[str, Any]]] = []
+        self._is_cut = False
+
+    def person(self, number: int) -> str:
+        return f"{ADMIN if number == OWNER else USER}{number}"
+
+    @contextlib.asynccontextmanager
+    async def entered(self) -> AsyncIterator[None]:
+        """Have everybody log in, which lets them in; the stranger is let in no more."""
+        self._proxy = await self._stack.proxied()
+        fleet = self._stack.open_at(self._proxy.url)
+        async with opened(self._stack, fleet=fleet) as door, contextlib.AsyncExitStack() as exits:
+            for number in (OWNER, 8, 9):
+                scope: Scope = "admin" if number == OWNER else "write"
+                cookie = await login(self._stack, door, name=str(number), scope=scope)
+                window = Window.opened(door, cookie)
+                self._windows[number] = await exits.enter_async_context(window)
+            await self._stack.fleet.pairings.remove(self.person(9), provider=self.provider)
+            yield
+
+    async def say(
+        self,
+        text: str,
+        *,
+        by: int = OWNER,
+        name: str = "Ann",
+        edits: str = "",
+        files: Mapping[str, bytes] = NO_FILES,
+    ) -> str:
+        taken = [await self._windows[by].attach(*file) for file in files.items()]
+        self.refused = " ".join(each for each in taken if isinstance(each, str))
+        if self.refused:
+            return ""
+        self._last = by, {"messageId": uuid.uuid4().hex, "text": text, "files": taken}
+        return await self._send(*self._last)
+
+    async def _send(self, by: int, message: dict[str, Any]) -> str:
+        """Send what is written, if it can be; else once it is back, as the page does."""
+        try:
+            return str((await self._windows[by].page.call("web.send", message))["id"])
+        except Refused as refused:
+            if not (self._is_cut and refused.error["retryable"]):
+                raise
+            self._unsent.append((by, message))
+            return ""
+
+    async def repeat(self) -> None:
+        await self._send(*self._last)
+
+    async def allow(self, request: str, *, by: int = OWNER) -> None:
+        answer = {"request": request, "verdict": "once"}
+        await self._send(by, {"messageId": uuid.uuid4().hex, "answer": answer})
+
+    def texts(self, chat: int = OWNER) -> list[str]:
+        return self._windows[chat].texts()
+
+    def files(self, chat: int = OWNER) -> Mapping[str, bytes]:
+        return self._windows[chat].files
+
+    async def is_seen(self) -> None:
+        for number, window in self._windows.items():
+            newest = await self._stack.fleet.web.before(self.person(number), limit=1)
+            await eventually(partial(window.has_shown, *newest))
+
+    def forgets(self) -> None:
+        self._cut("after")
+
+    def is_away(self) -> None:
+        self._cut("before")
+
+    def _cut(self, side: Side) -> None:
+        self._is_cut = True
+        self._proxy.cut("web_add", side)
+        self._patch.setattr(web, "APPEND_S", 0.1)
+
+    def is_back(self) -> None:
+        self._patch.setattr(web, "APPEND_S", APPEND_S)
+        self._proxy.disarm()
+        self._is_cut = False
+        self._sending = asyncio.create_task(self._send_unsent())
+
+    async def _send_unsent(self) -> None:
+        while self._unsent:
+            await self._send(*self._unsent.pop(0))
+
+
+class Window:
+    """The page as a person has it open, who sees each event as often as it is told."""
+
+    def __init__(self, door: Door, cookie: str, page: RpcClient, session: str) -> None:
+        self.page = page
+        self.files: dict[str, bytes] = {}
+        self._door = door
+        self._headers = {"Cookie": cookie, "Origin": door.url, **OWN}
+        self._session = session
+        self._shown: list[dict[str, Any]] = []
+        self._live: dict[str, Any] = {}
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def opened(cls, door: Door, cookie: str) -> AsyncIterator[Self]:
+        """Log in, and look."""
+        async with paged(door, cookie) as page, paged(door, cookie) as news:
+            here = await news.call("web.open")
+            window = cls(door, cookie, page, here["sessionKey"])
+            looking = asyncio.create_task(window._look(news))
+            yield window
+            looking.cancel()
+            await asyncio.wait((looking,))
+
+    async def _look(self, news: RpcClient) -> None:
+        while True:
+            match news.events.pop(0) if news.events else await news.frame():
+                case {"event": "session.live", "payload": shown}:
+                    self._live = shown
+                case {"event": "web.event", "payload": event}:
+                    for file in event.get("files", ()) if event.get("from") == "agent" else ():
+                        await self._save(event["sid"], file)
+                    self._shown.append(event)
+
+    async def _save(self, sid: str, file: dict[str, Any]) -> None:
+        where = f"/page/files/{sid}/{file['blob']}?size={file['size']}"
+        answer = await self._door.get(where, **self._headers)
+        assert answer.status == 200, answer.body
+        self.files[file["name"]] = answer.body
+
+    async def attach(self, name: str, content: bytes) -> dict[str, Any] | str:
+        """Store a file that is to be sent; return why not if it is refused."""
+        where = f"/page/files?session={quote(self._session)}&name={quote(name)}"
+        answer = await self._door.post(where, None, content, **self._headers)
+        return dict(answer.json) if answer.status == 200 else str(answer.json["error"]["message"])
+
+    def texts(self) -> list[str]:
+        """Return what stands there of the agent's: messages, and the answer as far as it is."""
+        said = [event for event in self._shown if event.get("from") == "agent"]
+        is_live = self._live and all(event["turn"] != self._live["turn"] for event in said)
+        texts = [event["text"] for event in said if event["text"]]
+        return [*texts, *([self._live["text"]] if is_live else [])]
+
+    def has_shown(self, newest: Event | None = None) -> bool:
+        """Whether it shows what there is, up to an event."""
+        return newest is None or newest.id in [event["id"] for event in self._shown]
+
+
+WORLDS = (TestWorld, TelegramWorld, WebhookWorld, WebWorld)
+
+
+def configured(world: World) -> dict[str, Any]:
+    """Return the section of its channel, with who may write."""
+    may_write = {"owners": [world.person(OWNER)], "allow": [world.person(8)]}
+    return {world.provider: {**may_write, **world.settings}}
 
 
 @contextlib.asynccontextmanager
 async def entered(world: World, stack: Stack) -> AsyncIterator[None]:
     """Have its account run, and a gateway."""
-    settings = {"owners": [str(OWNER)], "allow": ["8"], **world.settings}
-    stack.configure(channels={world.provider: settings})
+    stack.configure(channels=configured(world))
+    if isinstance(world, WebWorld):
+        async with world.entered():
+            yield
+        return
     config = CurrentConfig(stack.home, load_config(stack.home.config_file))
     account = world.provider, "default"
 
@@ -292,11 +484,11 @@ async def entered(world: World, stack: Stack) -> AsyncIterator[None]:
         if isinstance(world, WebhookWorld):
             world.door = door
         running = asyncio.create_task(Channels(stack.fleet, stack.home, config).run())
-        world.adapter = create_adapter(world.provider, config().accounts()[account])
+        world.adapter = adapter = create_adapter(world.provider, config().accounts()[account])
         try:
             await eventually(is_there)
             yield
         finally:
             running.cancel()
             await asyncio.wait((running,))
-            await world.adapter.aclose()
+            await adapter.aclose()

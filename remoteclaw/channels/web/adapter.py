@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from remoteclaw.errors import Unsupported
+from remoteclaw.errors import PlatformAway, RedisUnavailable, Unsupported
 from remoteclaw.fleet.web import Event, WebChats, chat_of
 from remoteclaw.protocols import Operation, Part, Reply, Sent
 
@@ -78,7 +78,10 @@ class WebAdapter:
         return messages_of(events)[-limit:]
 
     async def _add(self, chat: str, kind: Any, about: Mapping[str, Any], *, once: str) -> str:
-        return await self._chats.add(chat, kind, about, once=once, keep_ms=self._keep_ms())
+        try:
+            return await self._chats.add(chat, kind, about, once=once, keep_ms=self._keep_ms())
+        except RedisUnavailable as away:
+            raise PlatformAway(str(away)) from None
 
 
 def _notifies(reply: Reply) -> bool:
