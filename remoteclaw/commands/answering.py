@@ -72,9 +72,7 @@ CHANGE_PLAN = (
     "show it again."
 )
 IS_QUESTION = "That is a question: answer it with a number, or with `/answer {id} TEXT`."
-IS_PLAN = (
-    "That is a plan: `/allow {id}` goes on with it, and `/deny {id} WHY` has it changed.{edits}"
-)
+IS_PLAN = "That is a plan: `/allow {id}` goes on with it, and `/deny {id} WHY` has it changed."
 WITH_EDITS = " `/allow {id} edits` also allows changes of files."
 IS_PERMISSION = "That asks for a permission: answer with `/allow {id}` or `/deny {id}`."
 ENDED: dict[State, str] = {
@@ -121,24 +119,14 @@ async def answer_request(
     The first answer counts; every other one is told who has decided what, and when.
     `message` is the platform's id of the message that answers, if one does.
     """
+    if request.is_plan and verdict == "deny" and words:
+        verdict = "words"  # a late one wakes the agent: it has something to do
     if not may_answer(config, request.session, by, request.people, is_owner=is_owner):
         return Told(NOT_YOURS)
     if request.change and not (is_owner or by == OPERATOR):
         return Told(FOR_OWNERS)
-    if request.change and verdict not in ("once", "deny"):
-        return Told(IS_CHANGE.format(id=request.id))
-    if request.is_question and (
-        verdict in ("once", "conversation") or not (words or verdict == "deny")
-    ):
-        return Told(IS_QUESTION.format(id=request.id))
-    if request.is_plan:
-        if verdict == "deny" and words:
-            verdict = "words"  # a late one wakes the agent: it has something to do
-        if not words if verdict == "words" else verdict not in dict(request.offered):
-            edits = WITH_EDITS if request.offers_edits else ""
-            return Told(IS_PLAN.format(id=request.id, edits=edits.format(id=request.id)))
-    elif verdict == "edits" or (verdict == "words" and not request.is_question):
-        return Told(IS_PERMISSION.format(id=request.id))
+    if unfit := _unfit(request, verdict, words):
+        return Told(unfit.format(id=request.id))
     answered = Answered(verdict=verdict, by=by, name=name, at_ms=now_ms(), words=words)
     about = {"id": request.id, "name": name, "what": request.what, "words": words}
     go_on = GO_ON_WITH if request.is_question else GO_ON
@@ -162,6 +150,22 @@ async def answer_request(
     if state in ("granted", "used"):
         return Told(f"{told}{WOKEN}", counts=True)
     return Told(told, counts=True, is_shown=True)
+
+
+def _unfit(request: Request, verdict: Verdict, words: str) -> str | None:
+    """Return how a request is answered, if this is no answer to it."""
+    if request.change and verdict not in ("once", "deny"):
+        return IS_CHANGE
+    if request.is_question and (
+        verdict in ("once", "conversation") or not (words or verdict == "deny")
+    ):
+        return IS_QUESTION
+    if request.is_plan:
+        if not words if verdict == "words" else verdict not in dict(request.offered):
+            return IS_PLAN + (WITH_EDITS if request.offers_edits else "")
+    elif verdict == "edits" or (verdict == "words" and not request.is_question):
+        return IS_PERMISSION
+    return None
 
 
 async def _of_change(

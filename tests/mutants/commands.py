@@ -245,7 +245,7 @@ MUTANTS = (
     ),
     Mutant(
         "a late word about a plan that wakes nobody",
-        before='if verdict == "deny" and words:',
+        before='if request.is_plan and verdict == "deny" and words:',
         after="if False:",
         test="test_a_late_answer_wakes_the_agent",
     ),
