@@ -235,6 +235,12 @@ MUTANTS = (
         test="test_a_foreign_page_opens_no_connection_though_the_browser_sends_the_cookie",
     ),
     Mutant(
+        "a page that is not told which conversations are one's own",
+        before="session = str(session_of(self._gateway.config(), person, None))",
+        after="pass",
+        test="test_ones_own_conversation_is_written_in_wherever_it_is_gone_to_from",
+    ),
+    Mutant(
         "a login that any page can have done",
         before='if request.headers.get(OWN) != "1" or',
         after="if",

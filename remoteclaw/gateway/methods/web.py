@@ -12,7 +12,7 @@ from remoteclaw.errors import CallRefused, PlatformRefused
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.web import chat_of
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.page.chats import CHANNEL, earlier, told
+from remoteclaw.gateway.page.chats import CHANNEL, earlier, session_of, told
 from remoteclaw.messages import DEFAULT_ACCOUNT, Attachment, SessionKey
 from remoteclaw.protocols import Choice, Incoming, IncomingFile
 from remoteclaw.tools import web as contract
@@ -57,10 +57,7 @@ async def _history(call: Call, params: contract.HistoryParams) -> contract.Earli
 
 
 def _session(call: Call, conversation: str | None) -> SessionKey:
-    account = call.config.account(CHANNEL, DEFAULT_ACCOUNT)
-    agent, _ = call.config.agent(account.agent if account else None)
-    person = _person(call)
-    return SessionKey(agent, CHANNEL, DEFAULT_ACCOUNT, person, person, conversation)
+    return session_of(call.config, _person(call), conversation)
 
 
 async def _send(call: Call, params: contract.SendParams) -> contract.Sent:

@@ -17,9 +17,9 @@ from remoteclaw.fleet.web import Event, WebChats, of_chat
 from remoteclaw.gateway.feeds import Audience, Feeds
 from remoteclaw.gateway.page.notifier import Notifier
 from remoteclaw.host.logs import frames_of
-from remoteclaw.messages import DEFAULT_ACCOUNT, stream_order
+from remoteclaw.messages import DEFAULT_ACCOUNT, SessionKey, stream_order
 
-__all__ = ["CHANNEL", "Opening", "PageChats", "earlier", "told"]
+__all__ = ["CHANNEL", "Opening", "PageChats", "earlier", "session_of", "told"]
 
 CHANNEL = "web"
 #: How many of a chat's newest events a client is told that opens it: several screens full.
@@ -192,6 +192,13 @@ class PageChats:
                     opened.clients[client] = event.id
             await asyncio.sleep(0)  # as above
         return len(events) < len(found) or len(found) == MOST
+
+
+def session_of(config: Config, person: str, conversation: str | None) -> SessionKey:
+    """Return the session of a person's conversation. Raises `ConfigError` without its agent."""
+    account = config.account(CHANNEL, DEFAULT_ACCOUNT)
+    agent, _ = config.agent(account.agent if account else None)
+    return SessionKey(agent, CHANNEL, DEFAULT_ACCOUNT, person, person, conversation)
 
 
 async def earlier(

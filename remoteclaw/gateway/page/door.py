@@ -5,6 +5,7 @@ nothing alone, because pages of others make browsers send it, too. So what is as
 the page's own origin (the guard looks), and a request a header that no foreign page can set.
 """
 
+import contextlib
 import functools
 import hashlib
 from collections.abc import Mapping
@@ -18,12 +19,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from remoteclaw.channels.web.profile import person_id
-from remoteclaw.errors import CallRefused
+from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.gateway.doors.files import FilesDoor
 from remoteclaw.gateway.doors.ws import Connection, WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import parsed
-from remoteclaw.gateway.page.chats import CHANNEL
+from remoteclaw.gateway.page.chats import CHANNEL, session_of
 from remoteclaw.gateway.page.html import html_of
 from remoteclaw.messages import DEFAULT_ACCOUNT
 from remoteclaw.tools.asks import Ask, AsksResult
@@ -139,12 +140,21 @@ class PageDoor:
         return answer
 
     async def whoami(self, request: Request) -> Response:
-        """Say who is logged in: a page can't tell a refused upgrade from a lost one."""
+        """Say who is logged in: a page can't tell a refused upgrade from a lost one.
+
+        `session` is that of one's own first conversation, null for who may not write.
+        """
         _check_own(request)
         view = await self._gateway.fleet.tokens.find(request.cookies.get(cookie_name(request), ""))
         if view is None:
             raise CallRefused("UNAUTHORIZED", "Nobody is logged in.")
-        return JSONResponse({"name": view.name, "scope": view.scope}, headers=HEADERS)
+        person = person_id(view.name, is_admin=view.scope == "admin")
+        session = None
+        with contextlib.suppress(ConfigError):  # the chat itself says what is wrong
+            if view.scope != "read":
+                session = str(session_of(self._gateway.config(), person, None))
+        about = {"name": view.name, "scope": view.scope, "session": session}
+        return JSONResponse(about, headers=HEADERS)
 
     async def take(self, request: Request) -> Response:
         """Store a file that is to be sent, as `POST /files` does."""

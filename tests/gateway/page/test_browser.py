@@ -164,7 +164,9 @@ async def test_who_may_only_read_is_told_and_offered_nothing_to_write(
         opened(stack) as door,
         logged_in(browser, stack, door, scope="read") as page,
     ):
-        await expect(page.get_by_role("alert")).to_contain_text("scope")
+        await expect(page.get_by_role("alert")).to_contain_text("This login has the scope read")
+        await expect(page.get_by_text("Write to your agent")).to_be_hidden()
+        await expect(page.get_by_role("link", name="New conversation")).to_be_hidden()
         await expect(page.get_by_label("Message", exact=True)).to_be_hidden()
         await expect(page.get_by_role("link", name="Chat")).to_have_attribute(
             "aria-current", "page"

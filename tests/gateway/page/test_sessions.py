@@ -160,3 +160,28 @@ async def test_names_and_words_of_others_are_text_wherever_they_are_shown(
         await page.locator(".archive").get_by_text("operator: reset").click()
         await expect(page.locator(".archive .message").first).to_contain_text(evil)
         await expect(page.locator("img")).to_have_count(0)
+
+
+async def test_ones_own_conversation_is_written_in_wherever_it_is_gone_to_from(
+    browser: Browser, stack: Stack
+) -> None:
+    """Also where no chat was open since the page was loaded, which tells whose it is."""
+    await stack.start_worker()
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await page.get_by_label("Message", exact=True).fill("mine")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".message.agent")).to_have_count(1)
+        for link in (row(page, "mine"), page.get_by_role("main").get_by_role("link", name="mine")):
+            await page.goto(f"{door.url}/#/usage")
+            await page.reload()
+            await link.click()
+            await expect(page.get_by_label("Message", exact=True)).to_be_visible()
+
+
+async def test_who_answers_by_keyboard_goes_on_from_there(browser: Browser, stack: Stack) -> None:
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await put_request(stack, await put(stack, "hello"), tool="Bash", what="touch x")
+        await page.goto(f"{door.url}/#/requests")
+        await page.get_by_role("button", name="Allow once").press("Enter")
+        await expect(page.locator(".ask .done")).to_contain_text("ada allowed it once")
+        await expect(page.locator(".ask")).to_be_focused()

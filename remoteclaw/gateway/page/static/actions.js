@@ -1,21 +1,19 @@
 // What a person does with one thing of a list: one action at a time, and what can't be undone needs
 // a second click.
 
-import { button, say } from "./dom.js";
+import { busy, button, say } from "./dom.js";
 
 /** Return what runs an action: meanwhile these buttons rest, then `look()` shows what has become. */
 export function actions(buttons, problem, look) {
-  return async (what) => {
+  return (what) => busy(buttons, async () => {
     say(problem, "");
-    for (const each of buttons) each.disabled = true;
     try {
       await what();
       await look();
     } catch (error) {
       say(problem, error.message);
     }
-    for (const each of buttons) each.disabled = false;
-  };
+  });
 }
 
 /** Return three buttons: for what can't be undone, and in its place, and in that of `others`, whether to. */

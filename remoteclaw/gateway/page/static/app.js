@@ -4,6 +4,7 @@ import { OpenAsks, asksView } from "./asks.js";
 import { chatView } from "./chat.js";
 import { button, count, el, fill, heard, say } from "./dom.js";
 import { drawer } from "./drawer.js";
+import { learnOwn } from "./keys.js";
 import { later } from "./later.js";
 import { forget, notifications } from "./push.js";
 import { get, Link, post } from "./rpc.js";
@@ -135,7 +136,8 @@ function build() {
     say(status, isConnected ? "" : link.why);
     wasConnected = isConnected;
     if (isConnected) {
-      Promise.resolve(view?.connected?.()).then(sessions.connected);
+      const isChat = ["chat", "c"].includes(document.body.dataset.view);  // which tells whose it is
+      Promise.resolve(isChat || learnOwn()).then(() => view?.connected?.()).then(sessions.connected);
       push.connected();
     }
   });

@@ -1,6 +1,6 @@
 // A request to people: what it is for, its choices, and who has answered what.
 
-import { ago, button, el, moment, problemLine, rendered, say } from "./dom.js";
+import { ago, busy, button, el, moment, problemLine, rendered, say } from "./dom.js";
 
 const CHANGE_LABELS = { once: "Approve", deny: "Reject" };
 const WORDS = {
@@ -72,6 +72,7 @@ export function choices(ask, answer) {
   const words = el("input", { type: "text", "aria-label": "Your words", placeholder: WORDS[kind] });
   const offered = ask.offered.filter(([verdict]) => !(isOpen && isNumber(verdict)));
   const meanings = kind === "question" ? questionOf(ask).meanings : [];
+  let isTaken = false;
   const boxes = isOpen ? ask.choices.map((choice, index) => el("label", { class: "check" }, el("input", { type: "checkbox", value: choice }), meanings[index] ?? choice)) : [];
   const send = kind === "question" ? el("button", { type: "submit", disabled: true }, "Send") : null;
   const element = el("form", { class: "choices", "aria-label": "Answer", onsubmit: submit, oninput: () => { if (send) send.disabled = !inWords(); } },
@@ -94,18 +95,17 @@ export function choices(ask, answer) {
     return take(verdict, verdict === "words" ? inWords() : verdict === "deny" ? words.value.trim() : "");
   }
 
-  async function take(verdict, given) {
-    element.setAttribute("aria-busy", "true");
-    const inputs = [...element.querySelectorAll("button, input")].filter((each) => !each.disabled);
-    for (const each of inputs) each.disabled = true;
-    say(problem, "");
-    try {
-      await answer(verdict, given);
-    } catch (error) {
-      say(problem, error.retryable ? `Perhaps not taken: ${error.message} Answer again: the first answer counts.` : error.message);
-      for (const each of inputs) each.disabled = false;
-    }
-    element.removeAttribute("aria-busy");
+  function take(verdict, given) {
+    return busy(element.querySelectorAll("button"), async () => {
+      if (isTaken) return;
+      say(problem, "");
+      try {
+        await answer(verdict, given);
+        isTaken = true;
+      } catch (error) {
+        say(problem, error.retryable ? `Perhaps not taken: ${error.message} Answer again: the first answer counts.` : error.message);
+      }
+    });
   }
 
   return element;

@@ -5,6 +5,7 @@ import { body, choices, headline } from "./cards.js";
 import { composer } from "./composer.js";
 import { conversationFrame } from "./conversation.js";
 import { el, fill, heard, id, rendered, stamp } from "./dom.js";
+import { owns } from "./keys.js";
 import { marks } from "./marks.js";
 import { download, took, written } from "./messages.js";
 
@@ -18,7 +19,8 @@ export function chatView(link, asks, conversation = null) {
   });
   const panel = el("div", { class: "panel" });  // filled as soon as it is known whose chat this is
   const frame = conversationFrame("Chat", { stop: () => link.call("sessions.stop", { sessionKey: here.sessionKey }), panel, below: writing.element });
-  frame.messages.after(el("p", { class: "empty", text: "Write to your agent: a question, or a task. Files are attached, dropped here or pasted." }));
+  const hint = el("p", { class: "empty", text: "Write to your agent: a question, or a task. Files are attached, dropped here or pasted." });
+  frame.messages.after(hint);
   const known = new Map();  // the element of each message, by its id
   const marked = new Map();  // what people have marked each with, by its id
   const cards = new Map();  // the message that shows a request, by the request's id
@@ -38,8 +40,9 @@ export function chatView(link, asks, conversation = null) {
       opened = await link.call("web.open", { conversation, after: last });
     } catch (error) {
       if (opening !== early) return;
-      frame.complain(error.message);
-      if (error.code === "FORBIDDEN") writing.element.hidden = true;
+      const isReader = error.code === "FORBIDDEN" && !link.scopes.includes("write");
+      frame.complain(isReader ? "This login has the scope read: it can read the conversations of the list, and write in none." : error.message);
+      if (error.code === "FORBIDDEN") writing.element.hidden = hint.hidden = true;
       return;
     }
     if (opening !== early) return;  // it was opened once more
@@ -47,7 +50,7 @@ export function chatView(link, asks, conversation = null) {
     frame.complain("");
     const isFirst = !here;
     here = opened;
-    link.own = here.sessionKey.replace(/[^:]*$/, "");
+    owns(here.sessionKey);
     frame.title.textContent = `Chat with ${here.agent}`;
     if (!panel.children.length) panel.append(aboutSession(link, here.sessionKey).element);
     frame.grown(() => {
@@ -126,6 +129,7 @@ export function chatView(link, asks, conversation = null) {
     if (event.card && !event.card.choices.length) {
       closed.add(event.card.id);
       const shown = cards.get(event.card.id);
+      if (shown?.contains(document.activeElement)) writing.focus();  // who has answered by keyboard goes on here
       shown?.querySelector(".choices")?.remove();
       if (shown) return fill(shown.querySelector(".text"), rendered(event.html));
     }

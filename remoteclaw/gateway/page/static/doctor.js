@@ -1,16 +1,15 @@
 // What `remoteclaw doctor` finds on the gateway's computer, when a person asks.
 
-import { button, count, el, fill, moment } from "./dom.js";
+import { busy, button, count, el, fill, moment } from "./dom.js";
 import { coded } from "./kept.js";
 
 /** `found(findings)` is told of those that are not right. */
 export function doctorPart(link, found) {
   const told = el("p", { class: "told", role: "status", text: "It checks all that RemoteClaw needs on the gateway's computer, and takes some seconds." });
   const result = el("div", { class: "findings" });
-  const run = button("Run the doctor", ask);
+  const run = button("Run the doctor", () => busy([run], ask));
 
   async function ask() {
-    run.disabled = true;
     told.textContent = "The doctor looks …";
     try {
       const { host, atMs, findings } = await link.call("doctor");
@@ -25,7 +24,6 @@ export function doctorPart(link, found) {
     } catch (error) {
       told.textContent = error.message;
     }
-    run.disabled = false;
   }
 
   return el("section", { "aria-label": "Doctor" }, el("h2", { text: "Doctor" }), told, run, result);

@@ -104,5 +104,17 @@ export function id() {
   return crypto.getRandomValues(new Uint32Array(4)).reduce((text, part) => text + part.toString(16).padStart(8, "0"), "");
 }
 
+/** Do what buttons begin, once at a time; meanwhile they are off, but keep the focus, which `disabled` would take. */
+export async function busy(buttons, what) {
+  buttons = [...buttons];
+  if (buttons.some((each) => each.ariaDisabled === "true")) return;
+  for (const each of buttons) each.ariaDisabled = "true";
+  try {
+    await what();
+  } finally {
+    for (const each of buttons) each.ariaDisabled = null;
+  }
+}
+
 /** What is read aloud to those who listen, once. */
 export const heard = el("p", { class: "unseen", role: "status" });

@@ -1,6 +1,7 @@
 // The form of a cron job: its name, what the agent is told, when, and where it answers.
 
 import { button, el, problemLine, say } from "./dom.js";
+import { ownFirst } from "./keys.js";
 
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 /** How a schedule is written, by its kind: the label of its field, and the field. */
@@ -58,7 +59,7 @@ export function jobForm(link, { job = null, done }) {
 
   async function offerTargets() {
     const { sessions } = await link.call("sessions.list", { limit: 200 }).catch(() => ({ sessions: [] }));
-    const own = link.own && `${link.own}_`;
+    const own = ownFirst();
     const keys = new Map(sessions.map((session) => [session.key, `${session.channel} · ${session.label ?? session.title ?? session.key}`]));
     if (own && !keys.has(own)) keys.set(own, "web · your chat");
     target.append(...[...keys].map(([key, text]) => el("option", { value: key, text, selected: key === own })));

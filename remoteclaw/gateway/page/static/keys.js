@@ -1,6 +1,25 @@
 // Sessions by their keys: how people know them, and where they are shown.
 
 import { el } from "./dom.js";
+import { get } from "./rpc.js";
+
+let own = null;  // how the keys of one's own conversations begin
+
+/** Learn which conversations are one's own, where no chat has been open that tells. */
+export async function learnOwn() {
+  const answer = own ? null : await get("/page/whoami").catch(() => null);
+  if (answer?.ok) owns((await answer.json()).session);
+}
+
+/** Take that a session is one of one's own conversations; null: there are none. */
+export function owns(sessionKey) {
+  own = sessionKey?.replace(/[^:]*$/, "") ?? null;
+}
+
+/** Return the key of one's own first conversation, if it is known. */
+export function ownFirst() {
+  return own && `${own}_`;
+}
 
 /** Return the agent, the channel and the chat of a session. */
 export function partsOf(sessionKey) {
@@ -14,7 +33,7 @@ export function nameOf(sessionKey) {
 }
 
 /** Return the place of a session: one's own conversations are there to write in, others to read. */
-export function placeOf(sessionKey, own = null) {
+export function placeOf(sessionKey) {
   if (!own || !sessionKey.startsWith(own)) return `#/s/${encodeURIComponent(sessionKey)}`;
   const conversation = sessionKey.slice(own.length);
   return conversation === "_" ? "#/" : `#/c/${conversation}`;

@@ -1,6 +1,6 @@
 // Notifications on this device, also where it is locked: Web Push.
 
-import { button, el, workerScript } from "./dom.js";
+import { busy, button, el, workerScript } from "./dom.js";
 
 const REFUSED = "This browser doesn't allow it: allow notifications of this page in the browser's settings.";
 const AWAY = "The browser's push service can't be reached: try again later.";
@@ -8,7 +8,7 @@ const HOME_SCREEN = "To be notified on an iPhone or iPad, add this page to the h
 
 /** What a person is asked and told about notifications. */
 export function notifications(link) {
-  const toggle = button("", change, { hidden: true });
+  const toggle = button("", () => busy([toggle], change), { hidden: true });
   const words = el("p", { class: "about", role: "status" });
   const element = el("div", { class: "notify" }, toggle, words);
   let key = null;
@@ -34,7 +34,6 @@ export function notifications(link) {
 
   async function change() {
     words.textContent = "";
-    toggle.disabled = true;
     try {
       if (isOn) await forget(link);
       else if (await Notification.requestPermission() !== "granted") words.textContent = REFUSED;
@@ -43,7 +42,6 @@ export function notifications(link) {
     } catch (error) {
       words.textContent = error.code ? error.message : AWAY;
     }
-    toggle.disabled = false;
   }
 
   async function subscribe() {

@@ -26,8 +26,6 @@ export class Link extends EventTarget {
   #quietMs = ANSWER_MS;
   #isAsking = false;
   scopes = [];
-  /** How the keys of one's own conversations begin, as soon as it is known. */
-  own = null;
   /** Why it is away. */
   why = "";
 

@@ -23,8 +23,8 @@ export function sessionsList(link) {
     [["State", state], ["Channel", channel], ["Agent", agent]].map(([text, select]) => el("label", {}, text, select)));
   const note = el("p", { class: "notice", role: "status", hidden: true });
   const more = button("Show more", () => { limit += PAGE; look(); }, { hidden: true });
-  const element = el("div", {},
-    el("a", { class: "new", href: "#/", onclick: newConversation }, "New conversation"), search, filters, note, list, more);
+  const begin = el("a", { class: "new", href: "#/", onclick: newConversation }, "New conversation");
+  const element = el("div", {}, begin, search, filters, note, list, more);
   const rows = new Map();
   let timer = null, limit = PAGE, asked = 0, last = "";
   state.value = wanted.state;
@@ -76,7 +76,7 @@ export function sessionsList(link) {
     for (const session of found.sessions) {
       if (!rows.has(session.key)) rows.set(session.key, sessionRow());
       const { element: row, show: draw } = rows.get(session.key);
-      draw(session, link.own, wanted.query);
+      draw(session, wanted.query);
       if (row === place) place = place.nextElementSibling;
       else list.insertBefore(row, place);  // who stays where they are keep the focus
     }
@@ -88,7 +88,12 @@ export function sessionsList(link) {
   }
 
   addEventListener("hashchange", () => rows.forEach((row) => row.mark()));
-  return { element, connected: look, told };
+  function connected() {
+    begin.hidden = !link.scopes.includes("write");
+    return look();
+  }
+
+  return { element, connected, told };
 }
 
 function option(value, text) {
@@ -117,13 +122,13 @@ function sessionRow() {
     else place.removeAttribute("aria-current");
   }
 
-  function show(session, own, query) {
-    const next = JSON.stringify([session, ago(session.lastMessageMs), own, query]);
+  function show(session, query) {
+    const next = JSON.stringify([session, ago(session.lastMessageMs), placeOf(session.key), query]);
     if (next === shown) return;
     shown = next;
     const state = session.asks ? "asks you" : session.state === "idle" ? "" : STATES[session.state];
     element.className = session.asks ? "asks" : session.state;
-    place.href = placeOf(session.key, own);
+    place.href = placeOf(session.key);
     title.textContent = session.label ?? session.title ?? session.key;
     about.textContent = [session.channel, session.agent, state].filter(Boolean).join(" · ");
     at.textContent = ago(session.lastMessageMs);
