@@ -63,6 +63,23 @@ async def test_a_phone_has_its_conversations_in_a_drawer(browser: Browser, stack
         assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
+async def test_who_is_at_the_end_stays_there_while_more_is_written_below(
+    browser: Browser, stack: Stack
+) -> None:
+    await stack.start_worker()
+    async with (
+        opened(stack) as door,
+        logged_in(browser, stack, door, viewport=PHONE, has_touch=True) as page,
+    ):
+        text = page.get_by_label("Message", exact=True)
+        await text.fill("long")
+        await page.get_by_role("button", name="Send").click()
+        reply = page.get_by_role("button", name="Reply").last
+        await expect(reply).to_be_in_viewport()
+        await text.fill("and\n" * 9)
+        await expect(reply).to_be_in_viewport()
+
+
 async def test_what_is_half_written_stays_in_its_conversation(
     browser: Browser, stack: Stack
 ) -> None:

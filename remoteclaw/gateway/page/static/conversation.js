@@ -14,6 +14,7 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
   const live = liveText(messages);
   const doing = doings(put);
   let bring = null;
+  let isAtEnd = true;
   let timer = null;  // of the seconds that are counted
   let leaving = null;  // of live text whose answer doesn't arrive
   let now = null;  // what goes on, and when that was by this clock
@@ -23,15 +24,22 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
   const problem = problemLine();
   const earlier = button("Earlier messages", more, { class: "earlier", hidden: true });
   const scroller = el("div", { class: "scroller", role: "region", "aria-label": "Conversation", tabindex: "0",
-    onscroll: () => { if (scroller.scrollTop < NEAR_PX) more(); } }, earlier, messages, problem);
+    onscroll: () => { isAtEnd = isNear(); if (scroller.scrollTop < NEAR_PX) more(); } }, earlier, messages, problem);
   const element = el("section", { class: "conversation" },
     el("div", { class: "head" }, title, about, stopping, panel), scroller, below);
 
+  // Who is at the end stays there, too, while what is below takes more room: words, files, a problem.
+  new ResizeObserver(() => { if (isAtEnd) scroller.scrollTop = scroller.scrollHeight; }).observe(scroller);
+
+  function isNear() {
+    return scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_PX;
+  }
+
   /** Change it: a person who reads further up is left there, who is at the end stays at the end. */
   function grown(change) {
-    const isNear = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_PX;
+    const wasNear = isNear();
     change();
-    if (isNear) scroller.scrollTop = scroller.scrollHeight;
+    if (wasNear) scroller.scrollTop = scroller.scrollHeight;
   }
 
   /** Change what stands above: what a person reads stays where it is. */
