@@ -37,7 +37,7 @@ function conversation(link, sessionKey, { endedMs, messages, why }) {
       const told = await link.call("sessions.archived", { sessionKey, endedMs, limit: PAGE, ...(before ? { before } : {}) });
       before = told.before;
       earlier.hidden = !before;
-      items.prepend(...told.items.map(item));
+      items.prepend(...told.items.map((each) => item(each)));
     } catch (error) {
       say(problem, error.message);
     }

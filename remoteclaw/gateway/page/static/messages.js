@@ -4,15 +4,15 @@ import { count, dollars, duration, el, rendered, size, stamp } from "./dom.js";
 import { get } from "./rpc.js";
 import { callOf, planCard, toolCard } from "./tools.js";
 
-const SPEAKERS = { agent: "agent", error: "RemoteClaw", notice: "RemoteClaw" };
+const SPEAKERS = { error: "RemoteClaw", notice: "RemoteClaw" };
 
 /** Return a text as the gateway has made HTML of it, or as it is: of a very long one it makes none. */
 export function written({ html, text }) {
   return html ? rendered(html) : el("div", { class: "text plain", dir: "auto", text });
 }
 
-/** Return an item of a session's record. */
-export function item(recorded) {
+/** Return an item of a session's record; `agent` works there. */
+export function item(recorded, agent) {
   if (recorded.role === "tool" || recorded.role === "plan") {
     const made = recorded.role === "tool" ? toolCard() : planCard();
     made.update(recorded.role === "tool" ? callOf(recorded) : recorded.steps, true);
@@ -20,7 +20,7 @@ export function item(recorded) {
   }
   return el("li", { class: { agent: "message agent", error: "message error", notice: "message notice" }[recorded.role] ?? "message own" },
     el("div", { class: "by" },
-      el("h2", { class: "who", text: SPEAKERS[recorded.role] ?? recorded.from ?? recorded.role }),
+      el("h2", { class: "who", text: (recorded.role === "agent" ? agent : SPEAKERS[recorded.role]) ?? recorded.from ?? recorded.role }),
       stamp(recorded.at)),
     written(recorded));
 }

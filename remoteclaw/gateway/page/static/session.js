@@ -21,7 +21,7 @@ export function sessionView(link, sessionKey, asks) {
     below: [waiting.element, writing.element],
   });
   const known = new Set();
-  let key = null;
+  let key = null, agent = "agent";
 
   async function connected() {
     frame.complain("");
@@ -40,6 +40,7 @@ export function sessionView(link, sessionKey, asks) {
       link.call("chat.history", { sessionKey: key, limit }).catch(() => null),
       link.call("sessions.show", { sessionKey: key }),
     ]);
+    agent = facts.agent;
     frame.title.textContent = facts.label ?? facts.title ?? key;
     frame.about.textContent = `${facts.channel} · ${facts.agent} · last message ${ago(facts.lastMessageMs)}${facts.waiting ? ` · ${facts.waiting} waiting` : ""}`;
     about.show(facts);
@@ -75,7 +76,7 @@ export function sessionView(link, sessionKey, asks) {
     for (const [name, recorded] of keyed(items)) {
       if (known.has(name) || recorded.role === "tool" || recorded.role === "plan") continue;
       known.add(name);
-      const made = item(recorded);
+      const made = item(recorded, agent);
       made.dataset.at = recorded.at;
       if (become(made, recorded) === made) frame.put(made, recorded.at);
     }
@@ -83,7 +84,7 @@ export function sessionView(link, sessionKey, asks) {
 
   function told({ event, payload }) {
     if (!key || payload?.sessionKey !== key) return;
-    if (event === "session.live") frame.showLive(payload);
+    if (event === "session.live") frame.showLive(payload, agent);
     if (event === "session.outcome") look(payload.turn, OF_TURN).catch(() => {});  // once it is back, it looks again
   }
 
