@@ -412,6 +412,21 @@ async def test_who_subscribes_sees_an_answer_come(stack: Stack) -> None:
         assert not [event for event in client.events if event["event"] == "session.outcome"]
 
 
+async def test_who_subscribes_in_mid_turn_is_told_what_was_shown_last(stack: Stack) -> None:
+    """The agent may say nothing new for minutes."""
+    async with (
+        opened(stack) as door,
+        calling(stack) as agent,
+        door.connected(own_token(stack)) as first,
+        door.connected(own_token(stack)) as second,
+    ):
+        await agent.lease.turns.show({"sid": agent.lease.sid, "text": "so far"})
+        for client in (first, second):
+            await client.call("sessions.subscribe", {"sessionKey": agent.lease.sid})
+
+            assert (await client.event("session.live"))["text"] == "so far"
+
+
 async def test_after_redis_was_away_what_was_missed_is_told_once(stack: Stack) -> None:
     async with (
         opened(stack) as door,

@@ -109,10 +109,10 @@ MUTANTS = (
         test="test_a_worker_at[finish-before-kill]",
     ),
     Mutant(
-        "a lost lease that is noticed late",
+        "a lease that is not renewed",
         before="told(*await self._renew())",
         after="continue",
-        test="test_redis_that_has_lost_who_took_the_session",
+        test="test_renewing_tells_of_a_message_and_of_a_stop",
     ),
     Mutant(
         "a message without an answer that is called not sent",

@@ -517,7 +517,7 @@ MUTANTS = (
         "a client that joins in mid-turn and sees nothing",
         before="await followed.tell_shown([audience])",
         after="pass",
-        test="test_who_comes_in_mid_turn_sees_what_goes_on",
+        test="test_who_subscribes_in_mid_turn_is_told_what_was_shown_last",
     ),
     Mutant(
         "a message to a task's session that goes to another one",
