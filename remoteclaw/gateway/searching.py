@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from remoteclaw.fleet import Fleet
@@ -18,6 +19,8 @@ MOST_LOOKED_AT = 1000
 MOST_BYTES = 64 * 1024 * 1024
 #: How many records are read in one step.
 AT_ONCE = 10
+#: Searches wait for each other here: many at once would take the time of all who ask for anything.
+_LOOKING = ThreadPoolExecutor(1, thread_name_prefix="search")
 #: How much is shown before and behind what was found, in characters.
 BEFORE, BEHIND = 60, 140
 
@@ -48,7 +51,8 @@ async def search_records(
         sids = [view.sid for view in views[first : min(first + AT_ONCE, within)]]
         records = await fleet.sessions.records(sids)
         # It takes a while, and others are answered meanwhile.
-        excerpts = await asyncio.to_thread(_excerpts, records, words)
+        loop = asyncio.get_running_loop()
+        excerpts = await loop.run_in_executor(_LOOKING, _excerpts, records, words)
         found |= {sid: one for sid, one in zip(sids, excerpts, strict=True) if one}
         if len(found) >= most:
             break

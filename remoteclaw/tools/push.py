@@ -15,7 +15,9 @@ class Key(Result):
 
 
 class SubscribeParams(Params):
-    endpoint: Annotated[str, Field(pattern=r"^https://[!-~]+$", max_length=2000)]
+    endpoint: Annotated[
+        str, Field(pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]{1,5})?/[!-~]*$", max_length=2000)
+    ]
     """The address of the browser's push service for it."""
     public_key: Annotated[str, Field(pattern=r"^[\w-]+$", max_length=200)]
     """The browser's public key, in base64url."""

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -112,6 +113,29 @@ async def test_a_search_that_would_take_long_says_where_it_ended(
 
     assert names(found) == ["number 2", "number 1"]
     assert found["searched"] == 2
+
+
+async def test_searches_wait_for_each_other(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else those who type in twenty tabs would hold all others up."""
+    two = threading.Barrier(2)
+    met = []
+
+    def look(records: Sequence[bytes], _words: str) -> list[None]:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            met.append(two.wait(timeout=1))
+        return [None] * len(records)
+
+    monkeypatch.setattr(searching, "_excerpts", look)
+    await stack.append("hi")
+    async with page(stack, "read") as client:
+        for _ in range(3):
+            await client.begin("sessions.search", {"query": "needle", "inWords": True})
+        answers: list[bool] = []
+        while len(answers) < 3:
+            if (frame := await client.frame())["type"] == "res":
+                answers.append(frame["ok"])
+
+    assert (answers, met) == ([True] * 3, [])
 
 
 async def test_the_command_line_finds_what_was_said(stack: Stack) -> None:

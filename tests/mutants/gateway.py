@@ -681,4 +681,10 @@ MUTANTS = (
         after="0 < len(text)",
         test="test_a_text_that_would_take_long_to_render_is_told_as_it_is",
     ),
+    Mutant(
+        "searches that all run at once",
+        before="loop.run_in_executor(_LOOKING, _excerpts, records, words)",
+        after="loop.run_in_executor(None, _excerpts, records, words)",
+        test="test_searches_wait_for_each_other",
+    ),
 )

@@ -243,6 +243,8 @@ async def test_a_browser_can_t_send_the_gateway_anywhere(
             for wrong in (
                 {"endpoint": service.url.replace("https", "http")},
                 {"endpoint": "https://a b"},
+                {"endpoint": "https://["},
+                {"endpoint": "https://ada:word@push.example/"},
                 {"publicKey": "AAAA"},
                 {"auth": "AAAA"},
             ):
