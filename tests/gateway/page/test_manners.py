@@ -107,6 +107,20 @@ async def test_what_is_half_written_stays_in_its_conversation(
         assert await page.evaluate("sessionStorage.length") == 0
 
 
+async def test_what_one_has_written_is_not_sent_by_who_logs_in_next(
+    browser: Browser, stack: Stack
+) -> None:
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        message = page.get_by_label("Message", exact=True)
+        await expect(page.get_by_role("heading", name="Chat with main")).to_be_visible()
+        await message.fill("for my eyes")
+        code = await stack.fleet.logins.create("bob", "write", 3_600_000)
+        await page.goto(f"{door.url}/#{code}")
+        await expect(page.get_by_role("heading", name="Chat with main")).to_be_visible()
+        await expect(message).to_have_value("")
+        assert await page.evaluate("sessionStorage.getItem('remoteclaw.person')") == "user.bob"
+
+
 async def test_a_touch_keyboard_comes_when_asked_for_and_its_enter_makes_a_line(
     browser: Browser, stack: Stack
 ) -> None:

@@ -9,6 +9,8 @@ import { owns } from "./keys.js";
 import { marks } from "./marks.js";
 import { download, took, written } from "./messages.js";
 
+const PERSON = "remoteclaw.person";
+
 export function chatView(link, asks, conversation = null) {
   let nowOpen;
   const isOpen = new Promise((resolve) => { nowOpen = resolve; });
@@ -46,6 +48,7 @@ export function chatView(link, asks, conversation = null) {
       return;
     }
     if (opening !== early) return;  // it was opened once more
+    if (isAnother(opened.person)) return location.reload();
     early = null;
     frame.complain("");
     const isFirst = !here;
@@ -217,6 +220,14 @@ export function chatView(link, asks, conversation = null) {
 
   asks.addEventListener("change", asked);
   return { element: frame.element, connected, told, close };
+}
+
+/** Whether another person has logged in since, in whatever tab: then drafts and unsent words are none of theirs. */
+function isAnother(person) {
+  const before = sessionStorage.getItem(PERSON);
+  if (before && before !== person) sessionStorage.clear();
+  sessionStorage.setItem(PERSON, person);
+  return Boolean(before) && before !== person;
 }
 
 /** Return when an event was, and which one of its millisecond it is. */
