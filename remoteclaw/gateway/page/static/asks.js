@@ -77,7 +77,7 @@ function askItem(link, ask, { tag = "div" } = {}) {
     : el("p", { class: "about", text: "To answer needs a login with the scope admin." });
   const element = el(tag, { class: `ask ${ask.kind}`, tabindex: "-1" },
     el("h2", { text: headline(ask) }),
-    el("p", { class: "about" }, sessionLink(ask.sessionKey, ask.sessionKey),
+    el("p", { class: "about" }, sessionLink(ask.sessionKey),
       [ago(ask.askedMs), ask.kind === "change" ? ask.change.host : ask.where, ask.people.length && `for ${ask.people.join(", ")}`, ask.chat && `asked in ${ask.chat}`].filter(Boolean).map((part) => ` · ${part}`)),
     ask.unshown ? el("p", { class: "problem", text: `That chat does not show it: ${ask.unshown}` }) : null,
     what, more,

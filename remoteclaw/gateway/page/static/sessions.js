@@ -1,7 +1,7 @@
 // The list of sessions: what waits for a person first, then by activity; searched and filtered.
 
 import { ago, button, count, el, fill, id, say } from "./dom.js";
-import { placeOf } from "./keys.js";
+import { nameOf, placeOf } from "./keys.js";
 
 const EVERY_MS = 5000;
 /** How long a person types on, at most, before it is looked for. */
@@ -129,7 +129,7 @@ function sessionRow() {
     const state = session.asks ? "asks you" : session.state === "idle" ? "" : STATES[session.state];
     element.className = session.asks ? "asks" : session.state;
     place.href = placeOf(session.key);
-    title.textContent = session.label ?? session.title ?? session.key;
+    title.textContent = session.label ?? session.title ?? nameOf(session.key);
     about.textContent = [session.channel, session.agent, state].filter(Boolean).join(" · ");
     at.textContent = ago(session.lastMessageMs);
     excerpt.hidden = !session.excerpt;
