@@ -87,7 +87,7 @@ async def test_the_chat_opens_without_what_other_places_need(
 
     assert "chat.js" in fetched
     assert "session_panel.js" not in fetched
-    assert later >= {"fleet.js", "letters.js", "doctor.js"}
+    assert later >= {"fleet.js", "letters.js", "doctor.js", "places.css"}
 
 
 async def test_who_may_only_read_is_offered_no_retry(browser: Browser, stack: Stack) -> None:

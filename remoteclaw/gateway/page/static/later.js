@@ -7,6 +7,13 @@ export function notLoaded() {
   return el("p", { class: "problem", role: "alert", text: "This part of the page could not be loaded: reload the page." });
 }
 
+let looks = null;  // once fetched, for all of them
+
+function look() {
+  return looks ??= new Promise((done) => document.head.append(
+    el("link", { rel: "stylesheet", href: "/page/places.css", onload: done, onerror: done })));
+}
+
 /** Return a view that becomes the one of the function that `load()` resolves to. */
 export function later(title, load, ...about) {
   const heading = el("h1", { text: title });
@@ -24,9 +31,7 @@ export function later(title, load, ...about) {
     if (isConnected) view.connected?.();
   }
 
-  load().then(made, () => {
-    element.append(notLoaded());
-  });
+  Promise.all([load(), look()]).then(([open]) => made(open), () => element.append(notLoaded()));
   return {
     element,
     connected: () => { isConnected = true; return view?.connected?.(); },
