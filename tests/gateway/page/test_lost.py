@@ -16,6 +16,7 @@ from remoteclaw.gateway.doors import ws
 from remoteclaw.gateway.page import chats
 from remoteclaw.messages import SessionKey
 from tests.support.browser import logged_in, write
+from tests.support.cron import cron_of, scheduler_of
 from tests.support.doors import Door, opened
 from tests.support.pages import login, paged
 from tests.support.stack import Stack
@@ -141,6 +142,45 @@ async def test_what_was_sent_when_the_answer_was_lost_is_there_once(
         await write(page, "twice")
         await shown(page, "once", "twice")
         assert await accepted(stack) == 2
+
+
+async def test_a_job_whose_answer_was_lost_is_added_once_and_run_once(
+    browser: Browser, stack: Stack, network: Network
+) -> None:
+    """Who presses again means the same."""
+    own = SessionKey("main", "web", "default", CHAT, CHAT)
+    scheduler = asyncio.create_task(scheduler_of(stack.fleet).run())
+    async with logged_in(browser, stack, network.door) as page:
+        await page.goto(f"{network.door.url}/#/cron")
+        await page.get_by_role("button", name="New job").click()
+        form = page.get_by_role("form", name="New job")
+        await form.get_by_label("Name").fill("standup")
+        await form.get_by_label("What the agent is told").fill("What is new?")
+        await form.get_by_label("Minute, hour").fill("0 9 1 1 *")
+        await form.get_by_label("The conversation").select_option(str(own))
+        network.swallow("down")
+        await form.get_by_role("button", name="Add").click()
+        await eventually(cron_of(stack.fleet).jobs)
+        await expect(form.get_by_role("alert")).to_contain_text("connection was lost")
+        network.pass_on()
+        await expect(page.locator(".status")).to_be_hidden()
+        await form.get_by_role("button", name="Add").click()
+        run = page.get_by_role("button", name="Run now")
+        await expect(run).to_have_count(1)
+        assert len(await cron_of(stack.fleet).jobs()) == 1
+
+        network.swallow("down")
+        await run.click()
+        await eventually(lambda: accepted(stack))
+        await expect(page.locator(".job").get_by_role("alert")).to_contain_text("was lost")
+        await stack.start_worker()
+        network.pass_on()
+        await expect(page.locator(".status")).to_be_hidden()
+        await run.click()
+        await expect(page.get_by_text("The run has ended")).to_be_visible()
+        await page.get_by_text("History").click()
+        await expect(page.locator(".runs li")).to_have_count(1)
+    scheduler.cancel()
 
 
 async def test_while_redis_is_away_the_page_says_so_and_goes_on_by_itself(

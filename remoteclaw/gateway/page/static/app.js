@@ -24,7 +24,7 @@ let wasConnected = false;
 const places = {
   "": { title: "Chat", open: () => chatView(link, asks) },
   c: { title: "Chat", open: (parts) => chatView(link, asks, parts[1]) },
-  s: { title: "Session", open: (parts) => later("Session", async () => (await import("./session.js")).sessionView, link, decodeURIComponent(parts[1]), asks) },
+  s: { title: "Session", open: (parts) => later("Session", async () => (await import("./session.js")).sessionView, link, decoded(parts[1]), asks) },
   requests: { title: "Requests", open: () => asksView(link, asks) },
   cron: { title: "Cron", open: () => later("Cron", async () => (await import("./cron.js")).cronView, link) },
   usage: { title: "Usage", open: () => later("Usage", async () => (await import("./usage.js")).usageView, link) },
@@ -46,6 +46,15 @@ function entitle() {
   document.title = `${open ? `(${count(open)}) ` : ""}${title} · RemoteClaw`;
 }
 asks.addEventListener("change", entitle);
+
+/** Return what a part of an address says; one that a person has broken says itself. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
 
 /** Show the place that the address names; `isFirst` while the page is being opened. */
 function route({ isFirst = false } = {}) {

@@ -1,7 +1,7 @@
 // Cron jobs: when each is due, how its runs ended, and running, pausing and removing it.
 
 import { actions, twice } from "./actions.js";
-import { ago, button, duration, el, fill, moment, problemLine, say, stamp } from "./dom.js";
+import { ago, button, duration, el, fill, id, moment, problemLine, say, stamp } from "./dom.js";
 import { jobForm } from "./job_form.js";
 import { partsOf, sessionLink } from "./keys.js";
 import { looking } from "./looking.js";
@@ -30,8 +30,8 @@ export function cronView(link) {
       if (isStill) fill(problem, "No scheduler runs, so nothing is run by the clock: start ", el("code", { text: "remoteclaw up" }), ", or ", el("code", { text: "remoteclaw sweep" }), ".");
       say(notice, jobs.length ? "" : "There are no cron jobs. An owner can also ask the agent for one: “each morning at nine …”.");
       add.hidden = !link.scopes.includes("admin");
-      for (const [id, row] of rows) {
-        if (!jobs.some((job) => job.id === id)) { row.element.remove(); rows.delete(id); }
+      for (const [jobId, row] of rows) {
+        if (!jobs.some((job) => job.id === jobId)) { row.element.remove(); rows.delete(jobId); }
       }
       for (const job of jobs) {
         if (!rows.has(job.id)) {
@@ -77,6 +77,7 @@ function jobRow(link, jobId, look) {
   const act = actions(choices.children, problem, look);
   const element = el("li", { class: "job" }, name, when, about, facts, choices, told, problem, history);
   let job = null, begun = null, shown = "", listed = "";
+  let asked = null;  // names a run that may have begun, so that it is begun once however often
 
   async function show(now) {
     job = now;
@@ -101,7 +102,14 @@ function jobRow(link, jobId, look) {
   }
 
   async function begin() {
-    begun = (await link.call("cron.run", { jobId })).runId;
+    asked ??= id();
+    try {
+      begun = (await link.call("cron.run", { jobId }, { idempotencyKey: asked })).runId;
+      asked = null;
+    } catch (error) {
+      if (!error.retryable) asked = null;
+      throw error;
+    }
     told.textContent = "It runs …";
   }
 

@@ -1,6 +1,6 @@
 // The form of a cron job: its name, what the agent is told, when, and where it answers.
 
-import { button, el, problemLine, say } from "./dom.js";
+import { button, el, id, problemLine, say } from "./dom.js";
 import { ownFirst } from "./keys.js";
 
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -21,11 +21,12 @@ export function jobForm(link, { job = null, done }) {
   const zoned = field("Time zone", zone);
   const target = el("select", { required: true });
   const problem = problemLine();
-  const element = el("form", { class: "job-form", "aria-label": job ? "Change the job" : "New job", onsubmit: submit },
+  const element = el("form", { class: "job-form", "aria-label": job ? "Change the job" : "New job", onsubmit: submit, oninput: () => { unsent = null; } },
     field("Name", name), field("What the agent is told", message), field("When", kind), el("label", {}, label, value), zoned,
     job ? null : field("The conversation that it is told in", target), problem,
     el("div", { class: "choices" }, el("button", { type: "submit" }, job ? "Save" : "Add"), button("Cancel", done)));
   const old = job?.schedule ?? {};
+  let unsent = null;  // names what is being added, so that it is added once however often
 
   function chosen() {
     const [, words, attributes] = KINDS[kind.value];
@@ -45,14 +46,17 @@ export function jobForm(link, { job = null, done }) {
     event.preventDefault();
     const now = entered();
     try {
-      if (!job) await link.call("cron.add", { job: { ...now, sessionKey: target.value } });
-      else {
+      if (!job) {
+        unsent ??= id();
+        await link.call("cron.add", { job: { ...now, sessionKey: target.value } }, { idempotencyKey: unsent });
+      } else {
         // What is not changed stays as it is: a new schedule would be counted from now.
         const updates = Object.fromEntries(Object.entries(now).filter(([each, text]) => JSON.stringify(text) !== JSON.stringify(before[each])));
         if (Object.keys(updates).length) await link.call("cron.update", { jobId: job.id, updates });
       }
       done();
     } catch (error) {
+      if (!error.retryable) unsent = null;
       say(problem, error.message);
     }
   }
