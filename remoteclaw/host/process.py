@@ -158,15 +158,22 @@ async def run_to_end(
     Raises OSError if it can't be started, and TimeoutError if it takes too long.
     """
     parent = os.getpid()
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        process_group=0,
-        preexec_fn=lambda: die_with_parent(parent),
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            *argv,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
+            preexec_fn=lambda: die_with_parent(parent),
+        )
     )
+    try:
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:  # asyncio would end the program alone, not its group
+        await _end_group(await starting)
+        raise
     assert process.stdout is not None, "it is a pipe"
     try:
         async with asyncio.timeout(timeout_s):
@@ -175,9 +182,13 @@ async def run_to_end(
             except asyncio.IncompleteReadError as whole:
                 return await process.wait(), whole.partial
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        await _end_group(process)
+
+
+async def _end_group(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.channels.transcript import NotUnderstood, transcript_of
+from remoteclaw.host.process import run_to_end
 from remoteclaw.protocols import IncomingFile
 from tests.support.channel import TestChannel
 from tests.support.processes import is_alive
 from tests.support.stack import Stack
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually, eventually_sync
 
 VOICE = IncomingFile("1", "../voice.sh", "audio/ogg")
 
@@ -64,6 +65,21 @@ async def test_the_command_gets_the_recording_and_no_secret(
 async def test_a_command_that_fails_has_no_words(command: list[str], why: str) -> None:
     with pytest.raises(NotUnderstood, match=why):
         await transcript_of(VOICE, b"moo", command)
+
+
+async def test_a_command_that_is_given_up_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
+    """It may have started others before anybody knows that it has started."""
+    pids = tmp_path / "pids"
+    script = f"sleep 600 & echo $$ $! >{pids}.new; mv {pids}.new {pids}; wait"
+    argv, env = ["/bin/sh", "-c", script], dict(os.environ)
+    task = asyncio.create_task(run_to_end(argv, env=env, timeout_s=HANG_S, most_bytes=1))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    eventually_sync(pids.exists)  # it runs, and its start is not over: nothing else goes on here
+    task.cancel()
+    await asyncio.wait((task,))
+
+    await eventually(lambda: not any(is_alive(int(pid)) for pid in pids.read_text().split()))
 
 
 async def test_a_command_that_hangs_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None:

@@ -330,16 +330,15 @@ PushManager.prototype.subscribe = async ({ userVisibleOnly, applicationServerKey
 };
 """
 #: In place of what a browser shows that has no notifications, as Chromium's headless shell.
-SHOWN = """
-if (Notification.permission !== "granted") {
+SHOWN = """() => {
+  if (Notification.permission === "granted") return;
   let shown = [];
   registration.getNotifications = async () => shown;
   registration.showNotification = async (title, options) => {
     const close = () => { shown = []; };
     shown.push({ title, ...options, close });
   };
-}
-"""
+}"""
 READ = "registration.getNotifications().then((all) => all.map((one) => [one.title, one.body]))"
 CLICK = """async () => {
   const [notification] = await registration.getNotifications();
