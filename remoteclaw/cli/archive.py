@@ -1,4 +1,4 @@
-"""What sessions have said, and the end of it: `stop`, `sessions reset`, `archive`, `search` …"""
+"""Conversations: their end (`stop`, `sessions reset`), archive, export and search."""
 
 import sys
 import uuid
@@ -126,8 +126,15 @@ async def export_session(fleet: "Fleet", session: str, archived: int | None, for
         sys.stdout.buffer.write(recorded)
 
 
+def _check_words(_context: click.Context, _parameter: click.Parameter, words: str) -> str:
+    """Return the words of a search: without any, each session would be found."""
+    if not words.strip():
+        raise click.BadParameter("say what to look for.")
+    return words
+
+
 @sessions.command("search")
-@click.argument("words")
+@click.argument("words", callback=_check_words)
 @limit_option
 @json_option
 @with_fleet

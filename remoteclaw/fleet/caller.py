@@ -51,7 +51,7 @@ class RunningTurn:
 
     @property
     def relays(self) -> int:
-        """How many of them were about results, this one included."""
+        """The number of turns in a row about results of tasks, including this one."""
         return relays_of(self.entries)
 
 

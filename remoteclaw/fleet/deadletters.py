@@ -62,7 +62,7 @@ class DeadLetter:
 
     @property
     def given_up_ms(self) -> int:
-        """When it was given up."""
+        """The time of giving up, in milliseconds since 1970."""
         return int(self.id.partition("-")[0])
 
     @property

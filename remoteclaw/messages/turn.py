@@ -50,7 +50,7 @@ class Provenance(BaseModel):
     hops: int = 0
     """The number of turns since a person, or the clock, wrote something."""
     relays: int = 0
-    """How many of them were about results of tasks."""
+    """The number of those turns that were about results of tasks."""
     run: str | None = None
     """Of a result: the name of what has ended, as it was given when it began."""
     status: str | None = None
@@ -165,7 +165,7 @@ def hops_of(entries: Iterable[Entry]) -> int:
 
 
 def relays_of(entries: Iterable[Entry]) -> int:
-    """Return how many of those turns were about results, the one of these entries included."""
+    """Return the number of those turns about results, including the turn of these entries."""
     return min((each.provenance.relays if each.provenance else 0 for each in entries), default=0)
 
 

@@ -143,6 +143,9 @@ async def test_the_command_line_finds_what_was_said(stack: Stack) -> None:
     await put_record(stack, accepted, "a BLUE whale")
     found = await asyncio.to_thread(run, stack, "sessions", "search", "blue")
     nothing = await asyncio.to_thread(run, stack, "sessions", "search", "needle")
+    empty = await asyncio.to_thread(run, stack, "sessions", "search", " ")
+    assert (empty.returncode, empty.stdout) == (2, "")
+    assert "say what to look for" in empty.stderr
 
     (line,) = found.stdout.splitlines()[1:]
     assert line.split()[:3] == [accepted.session.sid[:8], "hi", "Bob"]

@@ -85,7 +85,7 @@ class WebAdapter:
 
 
 def _notifies(reply: Reply) -> bool:
-    """Whether a person is told of it who doesn't look: of what ends a turn, or waits for them."""
+    """Whether a message notifies: the last one of a turn, and one that waits for the person."""
     if reply.card:
         return bool(reply.card.choices)
     return not reply.is_silent and bool(reply.is_final or reply.call or reply.is_error)

@@ -51,8 +51,8 @@ class SessionsConfig(Section):
     """How many turns in a row may each be started by the one before; after that, a person or a cron
     job has to write first."""
     max_relays: Annotated[int, BY_PEOPLE] = Field(default=3, ge=1, le=1000)
-    """How many turns in a row may be about results of tasks and start something new; in the last
-    one, nothing is started until a person or a cron job has written."""
+    """The limit of turns in a row about results of tasks. A turn at the limit can start nothing new
+    until a person or a cron job has written."""
     keep_archived: Annotated[int, BY_PEOPLE] = Field(default=10, ge=0, le=1000)
     """How many ended conversations of a session are kept, each for as long as a record is; the
     oldest go first."""
@@ -77,7 +77,7 @@ class RecordConfig(Section):
 
     @property
     def page_ms(self) -> int:
-        """How long a chat of the page is kept, in milliseconds: its messages arrive through it."""
+        """Retention of the page's chats, in milliseconds: a day at least, because they deliver."""
         return max(self.keep_days, 1) * 24 * 3600 * 1000
 
     @property
