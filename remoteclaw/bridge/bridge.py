@@ -499,7 +499,7 @@ class ChannelBridge:
 
     def _label(self, run: _Run, event: ToolUseEvent) -> tuple[str, str]:
         """Return the line that is shown about a running tool."""
-        is_direct = kind_of(run.turn.session) == "direct"
+        is_direct = kind_of(run.turn.session, run.messages.values()) == "direct"
         shown = self._channel.activity or ("arguments" if is_direct else "names")
         return label_of(event, shown, run.scrubber, run.spec.workspace)
 

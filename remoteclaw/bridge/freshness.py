@@ -3,12 +3,13 @@
 Pure functions: the caller gives the time, in milliseconds since 1970.
 """
 
+from collections.abc import Iterable
 from datetime import datetime, time, timedelta
 from typing import Literal
 
 from remoteclaw.clock import named_zone
-from remoteclaw.config.model import ChatKind, ResetConfig
-from remoteclaw.messages import SessionKey
+from remoteclaw.config.model import ResetConfig
+from remoteclaw.messages import ChannelMessage, ChatKind, SessionKey
 
 __all__ = ["Staleness", "kind_of", "staleness"]
 
@@ -16,11 +17,15 @@ __all__ = ["Staleness", "kind_of", "staleness"]
 Staleness = Literal["daily", "idle"]
 
 
-def kind_of(session: SessionKey) -> ChatKind:
-    """Return the kind of chat that a session is in.
+def kind_of(session: SessionKey, messages: Iterable[ChannelMessage] = ()) -> ChatKind:
+    """Return the kind of chat that a session is in, as one of its messages says.
 
-    A chat counts as a group unless it is called like its one person, or like the console.
+    Where none does, a chat counts as a group unless it is called like its one person, or like the
+    console.
     """
+    for message in messages:
+        if message.chat_kind is not None:
+            return message.chat_kind
     if session.thread is not None:
         return "thread"
     is_direct = session.channel_id in (session.user, session.provider)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from remoteclaw.config.model import AccountConfig, Config
+from remoteclaw.config.tool_lists import most_specific
 from remoteclaw.config.tool_policy import Subject, is_owner
 from remoteclaw.fleet import Fleet
 from remoteclaw.protocols import Incoming
@@ -67,11 +68,17 @@ class Access:
 
     async def _in_group(self, incoming: Incoming) -> Verdict:
         """Groups are let in as a whole: what each person's message may do, their rights decide."""
-        if not incoming.is_for_us:
+        if not incoming.is_for_us and self._requires_mention(incoming.chat):
             return Verdict.IGNORED
         if await self._is_let_in(incoming.chat):
             return Verdict.ADMITTED
+        if not incoming.is_for_us:
+            return Verdict.IGNORED
         return Verdict.NEW_GROUP if self.is_owner(incoming) else Verdict.IGNORED
+
+    def _requires_mention(self, group: str) -> bool:
+        found = most_specific(self.config.channel(self.provider).groups, group)
+        return found is None or found[1].require_mention
 
     async def move(self, incoming: Incoming) -> None:
         """Have a group that was let in go on where its platform has given it another id."""

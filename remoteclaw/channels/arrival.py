@@ -242,15 +242,22 @@ class Arrival:
                 await self._say(NEW_GROUP)
                 return
         reactions = await self._noted(session, config)
-        taken = await commands.take(
-            incoming.text,
-            lambda rest: self._asked(access, session, rest),
-            has_files=bool(incoming.files),
-        )
+        taken = await self._taken(access, session)
         if taken.answer and taken.answer.text:
             await self._say(taken.answer.text)
         if taken.text or incoming.files:
             await self._append(session, taken.text, access, reactions, is_command=taken.is_command)
+
+    async def _taken(self, access: Access, session: SessionKey) -> commands.Taken:
+        """Do what it says if it is a command: what people say to each other is none."""
+        incoming = self.incoming
+        if not incoming.is_for_us:
+            return commands.Taken(None, incoming.text, False)
+        return await commands.take(
+            incoming.text,
+            lambda rest: self._asked(access, session, rest),
+            has_files=bool(incoming.files),
+        )
 
     async def _noted(self, session: SessionKey, config: Config) -> Sequence[Reaction]:
         """Note that it has passed; return the reactions that its agent was not told of."""
@@ -293,7 +300,8 @@ class Arrival:
         command = access.config.channel(session.provider).transcribe
         if not command and not text.strip() and sent and all(map(is_recording, sent)):
             how = HOW_TO_HEAR.format(channel=session.provider) if is_owner else ""
-            await self._say(f"{NOT_HEARD} {how}".strip())
+            if self.incoming.is_for_us:
+                await self._say(f"{NOT_HEARD} {how}".strip())
             return
         came = await files_of(
             self.incoming,
@@ -346,6 +354,8 @@ class Arrival:
             replaces=incoming.replaces,
             attachments=tuple(files),
             reactions=tuple(reactions),
+            chat_kind=incoming.chat_kind,
+            is_addressed=incoming.is_for_us,
         )
 
     async def _say(

@@ -51,7 +51,7 @@ INCOMPLETE = (
     "and send it within an hour."
 )
 #: The form in which entries are written. Readers leave a higher number to newer workers.
-ENTRY_VERSION = 5
+ENTRY_VERSION = 6
 #: An entry as Redis has it: its id, and its fields as a list (from scripts) or a map.
 RawEntry = tuple[bytes, list[bytes] | dict[bytes, bytes]]
 PERHAPS_SENT = (

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -28,6 +28,7 @@ __all__ = [
     "MAX_TIMESTAMP_MS",
     "Attachment",
     "ChannelMessage",
+    "ChatKind",
     "Image",
     "Reaction",
     "channel_name",
@@ -120,6 +121,10 @@ def channel_name(value: str) -> str:
     return value
 
 
+#: The kind of a chat; a thread, or topic, is one wherever it is.
+ChatKind = Literal["direct", "group", "thread"]
+
+
 class Reaction(BaseModel):
     """How a person reacts to a message of ours."""
 
@@ -167,6 +172,11 @@ class ChannelMessage(BaseModel):
     """Of an edited message: the id of the one that it replaces."""
     reactions: tuple[Reaction, ...] = ()
     """What people have said by an emoji alone since the message before."""
+    chat_kind: ChatKind | None = None
+    """The kind of chat that it was written in; None where the channel doesn't know it."""
+    is_addressed: bool | None = None
+    """Whether it is said to the agent: in a direct chat, or by a mention, an answer to the agent or
+    a command; None where the channel doesn't know it."""
 
     @classmethod
     def checked(cls, **fields: Any) -> Self:

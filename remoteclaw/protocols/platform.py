@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from remoteclaw.messages import ChatKind
 from remoteclaw.protocols.channel import ChannelAdapter
 
 __all__ = [
@@ -87,6 +88,13 @@ class Incoming:
     """The id that its chat has by now, where `chat` is the first that it had; the intake's own."""
     problem: str = ""
     """Why it can't be read: it is put aside, and holds nothing up."""
+
+    @property
+    def chat_kind(self) -> ChatKind:
+        """The kind of chat that it was written in."""
+        if self.thread is not None:
+            return "thread"
+        return "group" if self.is_group else "direct"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class Resets:
         """`discard_agent` ends the session's agent, whether it is at hand or parked."""
         self._lease = lease
         self._discard_agent = discard_agent
-        self._policy = config.reset_of(lease.session.provider, kind_of(lease.session))
+        self._config = config
         self._keep_ms = config.record.keep_ms
         self._keep = config.sessions.keep_archived if self._keep_ms else 0
 
@@ -48,7 +48,9 @@ class Resets:
         if person is None:
             return None
         last_ms = self._lease.state.last_heard_ms
-        why = staleness(self._policy, last_ms=last_ms, now_ms=person.at_ms)
+        kind = kind_of(self._lease.session, [person.message])
+        policy = self._config.reset_of(self._lease.session.provider, kind)
+        why = staleness(policy, last_ms=last_ms, now_ms=person.at_ms)
         # A session without a past has nothing to end.
         has_past = why and (self._lease.has_conversation or await self._lease.recorded())
         return why if has_past else None

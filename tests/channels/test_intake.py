@@ -9,6 +9,9 @@ import pytest
 
 from remoteclaw.channels.rate import MOST
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.commands import command_of
+from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.messages import Entry
 from tests.support.channel import TestChannel
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -167,6 +170,61 @@ async def test_a_group_is_let_in_as_a_whole_and_its_people_are_told_apart(
     (view,) = await stack.fleet.sessions.list(limit=9)
     assert view.key.conversation == "g1:*:_"
     assert len(channel.texts("g1")) == 4
+
+
+HEARD = {"groups": {"g1": {"require_mention": False}}}
+
+
+async def entries(stack: Stack, conversation: str) -> list[Entry]:
+    """Return what has come for a conversation."""
+    sessions = await stack.fleet.sessions.list(limit=9)
+    (sid,) = [view.sid for view in sessions if view.key.conversation == conversation] or [""]
+    found: Any = await stack.fleet.scripts.client.xrange(keys.inbound(sid))
+    return [decode_entry(*entry) for entry in found]
+
+
+async def test_in_a_group_that_is_heard_whole_nothing_is_a_command_but_what_is_said_to_the_agent(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.configure(**HEARD)
+    channel.start()
+    among_people = ("hello", "stop", "/new@other_bot", "/help")
+    for text in among_people:
+        channel.platform.say("g1", "bo", text, is_for_us=False)
+    channel.platform.say("g1", "bo", files={"a.mp3": "sound"}, text="", is_for_us=False)
+    channel.platform.say("g1", "bo", "/new", files={"a.txt": "text"}, is_for_us=False)
+    channel.platform.say("g1", "bo", "/whoami")
+    await said(channel, "g1", "`bo`")
+
+    found = await entries(stack, "g1:*:_")
+    assert [entry.message.text for entry in found] == [*among_people, "/new"]
+    assert {command_of(entry) for entry in found} == {None}
+    assert len(channel.texts("g1")) == 1
+
+
+async def test_an_entry_says_in_what_kind_of_chat_it_was_said_and_whether_to_the_agent(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.configure(**HEARD)
+    channel.start()
+    channel.platform.say("g1", "bo", "one", is_for_us=False)
+    channel.platform.say("g1", "bo", "two")
+    channel.platform.say("g1", "bo", "three", thread="t")
+    channel.platform.say("alice", "alice", "four")
+    channel.platform.say("g2", "alice", "nobody has let the group in", is_for_us=False)
+    channel.platform.say("alice", "alice", "/whoami")
+    await said(channel, "alice", "an owner")
+
+    def facts(entry: Entry) -> tuple[str, str | None, bool | None]:
+        return entry.message.text, entry.message.chat_kind, entry.message.is_addressed
+
+    assert [*map(facts, await entries(stack, "g1:*:_"))] == [
+        ("one", "group", False),
+        ("two", "group", True),
+    ]
+    assert [*map(facts, await entries(stack, "g1:*:t"))] == [("three", "thread", True)]
+    assert [*map(facts, await entries(stack, "alice:alice:_"))] == [("four", "direct", True)]
+    assert not channel.texts("g2")
 
 
 async def test_a_bot_and_who_is_in_no_list_are_not_heard(

@@ -216,6 +216,7 @@ async def test_two_slashes_are_for_the_agent(stack: Stack) -> None:
             assert sent["answer"] is None
             entry = await newest_entry(stack)
             assert entry["message"]["text"] == f"/{name}"
+            assert entry["message"]["chat_kind"] == "direct"
             read = decode_entry(b"1-0", {b"entry": orjson.dumps(entry)})
             assert command_of(read) is None
 

@@ -4,6 +4,24 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a group in which people stop the agent by the way",
+        before="if not incoming.is_for_us: return commands.Taken",
+        after="if False: return commands.Taken",
+        test="test_in_a_group_that_is_heard_whole_nothing_is_a_command_but_what_is_said_to_the_agent",
+    ),
+    Mutant(
+        "a group that is heard though it requires a mention",
+        before="return found is None or found[1].require_mention",
+        after="return False",
+        test="test_a_group_is_let_in_as_a_whole_and_its_people_are_told_apart",
+    ),
+    Mutant(
+        "an entry that doesn't say whether the agent was addressed",
+        before="is_addressed=incoming.is_for_us,",
+        after="",
+        test="test_an_entry_says_in_what_kind_of_chat_it_was_said_and_whether_to_the_agent",
+    ),
+    Mutant(
         "a page whose Redis is away, which counts as a failure of its own",
         before="except RedisUnavailable as away:",
         after="except PlatformAway as away:",

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a kind of chat that is guessed though it is known",
+        before="kind = kind_of(self._lease.session, [person.message])",
+        after="kind = kind_of(self._lease.session)",
+        test="test_a_direct_chat_with_an_id_of_its_own_ends_as_direct_ones_do",
+    ),
+    Mutant(
         "a turn for each of results that come together",
         before="waiting = await self._wait_for_results(lease, waiting)",
         after="pass",

@@ -4,11 +4,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.inbound import Accepted, decode_entry
 from remoteclaw.protocols import Reply
 from remoteclaw.session.notices import CONTEXT_LOST, NOTHING_SAID, SECOND_TRY
 from remoteclaw.session.queue import MOST_TURNS
@@ -254,6 +255,15 @@ async def test_an_entry_that_cannot_be_read_does_not_block_the_session(stack: St
     assert "can't be read" in told.text
     assert told.entries == (damaged,)
     assert (await stack.outcome(after)).status == "done"
+
+
+def test_an_entry_that_an_older_version_has_written_is_read() -> None:
+    said = {**message("hi").model_dump(by_alias=True, exclude_none=True)}
+    old = {"v": 5, "deliver": "channel", "origin": "chat", "message": said}
+
+    read = decode_entry(b"1-0", {b"entry": orjson.dumps(old)}).message
+
+    assert (read.text, read.chat_kind, read.is_addressed) == ("hi", None, None)
 
 
 async def test_a_message_from_a_newer_version_waits_for_a_newer_worker(stack: Stack) -> None:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from remoteclaw.bridge.freshness import kind_of, staleness
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
-from remoteclaw.config.model import ChatKind, ResetConfig
+from remoteclaw.config.model import ResetConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet import keys
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import ChatKind, SessionKey
 from remoteclaw.session.notices import (
     CONTEXT_LOST,
     RESET,
@@ -34,7 +34,7 @@ from tests.support.conversations import (
     prompts,
     talk,
 )
-from tests.support.stack import Stack, said
+from tests.support.stack import Stack, message, said
 
 HOUR_MS = 3_600_000
 #: All conversations that were not at work at midnight have ended.
@@ -152,6 +152,23 @@ def test_each_day_ends_once(now: int, passed: int, daily: str, zone: str) -> Non
 )
 def test_kinds_of_chats(chat: str, thread: str | None, kind: str) -> None:
     assert kind_of(SessionKey("main", "console", "default", chat, "alice", thread)) == kind
+
+
+@pytest.mark.parametrize("kind", ["direct", "group", "thread", None])
+def test_a_message_knows_its_kind_of_chat_better_than_its_ids(kind: ChatKind | None) -> None:
+    """A direct chat may have an id of its own."""
+    messages = [message("a tool's"), message("a person's", chat_kind=kind)]
+
+    assert kind_of(SessionKey.of(messages[0], agent="main"), messages) == (kind or "group")
+
+
+async def test_a_direct_chat_with_an_id_of_its_own_ends_as_direct_ones_do(stack: Stack) -> None:
+    configure(stack, sessions={"reset_by_kind": {"direct": {"idle_minutes": 120}}})
+    first = await answered(stack, "one", chat_kind="direct")
+    await passed(stack, first, hours=3)
+    second = await answered(stack, "two", chat_kind="direct")
+
+    assert (await answers(stack, second))[0].startswith(RESET)
 
 
 # -- configuration ----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from remoteclaw.config.model.gateway import GatewayConfig, is_loopback
 from remoteclaw.config.model.hooks import HooksConfig
 from remoteclaw.config.model.queue import DropPolicy, QueueConfig, QueueMode, QueueOverride
 from remoteclaw.config.model.redis import RedisConfig
-from remoteclaw.config.model.sessions import ChatKind, RecordConfig, ResetConfig, SessionsConfig
+from remoteclaw.config.model.sessions import RecordConfig, ResetConfig, SessionsConfig
 from remoteclaw.config.model.tools import GroupConfig, Profile, SenderConfig, ToolsConfig
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "AgentConfig",
     "ApprovalsConfig",
     "ChannelConfig",
-    "ChatKind",
     "Config",
     "DropPolicy",
     "FleetConfig",

@@ -15,11 +15,11 @@ from remoteclaw.config.model.hooks import HooksConfig
 from remoteclaw.config.model.queue import QueueConfig
 from remoteclaw.config.model.redis import RedisConfig
 from remoteclaw.config.model.section import Section, check_names
-from remoteclaw.config.model.sessions import ChatKind, RecordConfig, ResetConfig, SessionsConfig
+from remoteclaw.config.model.sessions import RecordConfig, ResetConfig, SessionsConfig
 from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import channel_name
+from remoteclaw.messages import ChatKind, channel_name
 from remoteclaw.profiles import is_gateways, profile_of
 
 __all__ = ["Config"]

@@ -1,16 +1,15 @@
 """The sections `[sessions]` and `[record]`."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
 from remoteclaw.config.model.section import Section, zone_name
 from remoteclaw.config.rights import BY_PEOPLE
+from remoteclaw.messages import ChatKind
 
-__all__ = ["ChatKind", "RecordConfig", "ResetConfig", "SessionsConfig"]
-
-ChatKind = Literal["direct", "group", "thread"]
+__all__ = ["RecordConfig", "ResetConfig", "SessionsConfig"]
 
 
 class ResetConfig(Section):

@@ -60,6 +60,9 @@ class GroupConfig(Section):
     """Who answers what the agent asks people for there."""
     senders: Annotated[dict[str, SenderConfig], BY_PEOPLE] = Field(default_factory=dict)
     """Settings for senders there."""
+    require_mention: Annotated[bool, BY_PEOPLE] = True
+    """Whether the agent hears there only what mentions it, answers it or is a command to it, and
+    not everything that is said."""
 
     @field_validator("senders")
     @classmethod

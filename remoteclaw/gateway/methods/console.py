@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 from remoteclaw import commands
 from remoteclaw.clock import now_ms
@@ -104,6 +105,13 @@ def _asked(
     )
 
 
+def _kind(session: SessionKey) -> dict[str, Any]:
+    """Return what is known of the kind of chat: everything in a console, else nothing."""
+    if session.provider != CHANNEL:
+        return {}
+    return {"chat_kind": "thread" if session.thread else "direct", "is_addressed": True}
+
+
 async def _accept(
     call: Call,
     session: SessionKey,
@@ -126,7 +134,7 @@ async def _accept(
     in_chat = session.provider == CHANNEL and not params.to_caller
     try:
         message = session.message(
-            id=params.message_id, text=text, timestamp=now_ms(), attachments=files
+            id=params.message_id, text=text, timestamp=now_ms(), attachments=files, **_kind(session)
         )
         view = await call.fleet.sessions.view(session.sid)
         accepted = await call.fleet.inbound.append(

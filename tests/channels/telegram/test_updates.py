@@ -116,6 +116,8 @@ async def test_a_topic_is_a_thread_and_an_answer_is_none(
     answer = await said(bot, adapter, "hi", chat=GROUP, by=8, thread=4)
 
     assert (in_topic.thread, answer.thread) == ("5", None)
+    assert (in_topic.chat_kind, answer.chat_kind) == ("thread", "group")
+    assert (await said(bot, adapter, "hi")).chat_kind == "direct"
 
 
 async def test_the_head_of_a_topic_is_no_quotation(
