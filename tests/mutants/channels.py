@@ -473,7 +473,7 @@ MUTANTS = (
     ),
     Mutant(
         "what a group says to others",
-        before="if not incoming.is_for_us:",
+        before="if not incoming.is_for_us and self._requires_mention(incoming.chat):",
         after="if False:",
         test="test_a_group_is_let_in_as_a_whole_and_its_people_are_told_apart",
     ),
