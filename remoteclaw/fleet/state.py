@@ -84,9 +84,13 @@ class SessionState:
     depth: int
     """How many sessions are above it."""
     task_entry: str | None
-    """The entry with the task that it was started for."""
+    """The entry that its run is called by: its task, or what it was told after its last result."""
     retried_entry: str | None
     """The entry that this became when it was retried as a dead letter."""
+    told_entry: str | None
+    """What it was told last while its result was awaited."""
+    unreported: tuple[str, ...]
+    """The turns since then whose answers are to be a part of the result."""
 
     @property
     def name(self) -> str:
@@ -145,6 +149,8 @@ class SessionState:
             depth=int(text.get("depth", MOST_DEPTH if key.task else 0)),
             task_entry=text.get("task_entry"),
             retried_entry=text.get("retried_entry"),
+            told_entry=text.get("told_entry"),
+            unreported=tuple(filter(None, text.get("unreported", "").split(","))),
             **more,
         )
 

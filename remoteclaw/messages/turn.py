@@ -95,6 +95,12 @@ class Entry:
         return self.origin == "session" and not self.provenance and self.deliver == "channel"
 
     @property
+    def is_from_parent(self) -> bool:
+        """Whether it is of the session that has started this one: its task, or what it was told
+        since."""
+        return self.origin == "session" and self.deliver == "parent" and not self.unreadable
+
+    @property
     def at_ms(self) -> int:
         """The time when it was accepted, on Redis' clock, in milliseconds."""
         return int(self.id.partition("-")[0])

@@ -66,12 +66,15 @@ def next_batch(
     """Return the next batch of the waiting entries; `waiting` is not empty.
 
     A command, of the chat or of the agent's CLI, has a turn of its own, so that the messages before
-    it are answered first, and so has a message whose reply doesn't go to the channel. In `collect`
-    and `interrupt` all other entries up to the next such one share a turn.
+    it are answered first, and so has a message whose reply doesn't go to the channel; but a task
+    and what it was told before it began share one. In `collect` and `interrupt` all other entries
+    up to the next such one share a turn.
     The cap applies to people's messages since the session is busy (`busy_since_ms`; None when it
     was idle). Commands and entries that no person has sent don't count and are never left out.
     """
     head = waiting[0]
+    if head.is_from_parent:
+        return NextBatch(_ids([*itertools.takewhile(lambda e: e.is_from_parent, waiting)]))
     if head.deliver != "channel" or _is_command(head):
         return NextBatch((head.id,))
     from_chat = list(itertools.takewhile(lambda entry: entry.deliver == "channel", waiting))
@@ -182,8 +185,9 @@ class Reaction(StrEnum):
 def reaction(turn: Turn, queue: QueueConfig, *, known: str, stop: str, newest: str) -> Reaction:
     """Return what a running turn does about what its lease has learned.
 
-    `stop` is the id up to which all entries are stopped, and `newest` a person's newest message;
-    both may be empty. `known` is the newest entry when the turn began.
+    `stop` is the id up to which all entries are stopped, and `newest` the newest entry of a person,
+    or of the session that has started this one; both may be empty. `known` is the newest entry when
+    the turn began.
     A turn is not interrupted while a caller waits for its reply, nor if an entry of it comes from
     no person, such as a task's result: nobody would send that again.
     """
@@ -191,6 +195,8 @@ def reaction(turn: Turn, queue: QueueConfig, *, known: str, stop: str, newest: s
         return Reaction.STOP
     if not newest or _at_most(newest, known):
         return Reaction.NOTHING
+    if turn.entries[-1].deliver == "parent":
+        return Reaction.STEER
     if queue.mode == "interrupt":
         is_said = all(entry.origin == "chat" for entry in turn.entries)
         may_end = is_said and turn.entries[-1].deliver == "channel"
@@ -203,12 +209,16 @@ def takes_newcomers(
 ) -> bool:
     """Return whether new messages join a turn that begins with the entries `behind` it.
 
-    None joins while a person's message waits, nor a command of the agent's CLI.
+    None joins while another one waits, nor a command of the agent's CLI. People's messages join in
+    the mode steer; what a task is told, in each.
     """
-    is_next = all(entry.origin != "chat" for entry in behind)
-    is_for_chat = turn.entries[-1].deliver == "channel"
-    may_join = is_for_chat and is_next and not turn.is_command
-    return queue.mode == "steer" and can_steer and may_join
+    is_next = not any(entry.origin == "chat" or entry.is_from_parent for entry in behind)
+    match turn.entries[-1].deliver:
+        case "channel":
+            is_wanted = queue.mode == "steer"
+        case deliver:
+            is_wanted = deliver == "parent"
+    return is_wanted and can_steer and is_next and not turn.is_command
 
 
 class Newcomer(StrEnum):
@@ -222,10 +232,13 @@ class Newcomer(StrEnum):
 
 
 def newcomer(entry: Entry) -> Newcomer:
-    """Return whether an entry joins the running turn: only a person's message for the chat does.
+    """Return whether an entry joins the running turn.
 
-    A command, and a message with another destination than the chat, are not overtaken.
+    A person's message for the chat does, and so does what a task is told. A command, and a message
+    with another destination than the chat, are not overtaken.
     """
+    if entry.is_from_parent:
+        return Newcomer.JOINS
     if entry.origin != "chat":
         return Newcomer.WAITS
     if entry.deliver != "channel" or entry.unreadable or _is_command(entry):

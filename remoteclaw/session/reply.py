@@ -19,7 +19,7 @@ from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import ReplyPayload, ToolCall, Turn, origin_of
 from remoteclaw.profiles import profile_of
 
-__all__ = ["TurnReply", "in_outcome"]
+__all__ = ["TurnReply"]
 
 #: How often live text is written again that stays the same, in seconds: before it is forgotten.
 AGAIN_S = LIVE_MS / 3 / 1000
@@ -207,11 +207,3 @@ class TurnReply:
             entries=entries,
             origin=self._origin,
         )
-
-
-def in_outcome(payload: ReplyPayload) -> dict[str, Any]:
-    """Return a message as the outcome keeps it, for callers that wait for the reply."""
-    said: dict[str, Any] = {"text": payload.text, "is_error": payload.is_error}
-    if payload.attachments:
-        said["attachments"] = [attachment.model_dump() for attachment in payload.attachments]
-    return said

@@ -40,10 +40,10 @@ from remoteclaw.session.queue import (
     takes_newcomers,
 )
 from remoteclaw.session.record import lines_of
-from remoteclaw.session.reply import TurnReply, in_outcome
+from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.reset import BY_AGE, Resets
 from remoteclaw.session.steering import Steering
-from remoteclaw.tasks.entries import result_of
+from remoteclaw.tasks.entries import in_outcome, result_of
 
 __all__ = ["TurnRunner"]
 
@@ -237,7 +237,7 @@ class TurnRunner:
             answered=result.answered,
             blobs=[file.blob for entry in entries for file in entry.message.attachments],
             record=self._record_of(attempt, joined, result) if ending.is_recorded else None,
-            task_result=result_of(self._lease, turn, status, said),
+            task_result=await result_of(self._lease, turn, status, said, result.tool_calls),
             is_about_person=ending.was_asked and any(entry.origin == "chat" for entry in entries),
             usage=usage,
         )

@@ -1,18 +1,22 @@
 """Entries that a session writes on another one's stream: messages, and results of tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from remoteclaw.clock import now_ms
 from remoteclaw.fleet.caller import Caller
 from remoteclaw.fleet.inbound import encode_entry
 from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.owed import owed
 from remoteclaw.fleet.turn import TaskResult
+from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import (
     ChannelMessage,
     Deliver,
     Provenance,
     ReplyPayload,
     SessionKey,
+    ToolCall,
     Turn,
     hops_of,
     people_of,
@@ -20,7 +24,13 @@ from remoteclaw.messages import (
     via_of,
 )
 
-__all__ = ["message_between", "provenance_of_message", "provenance_of_task", "result_of"]
+__all__ = [
+    "in_outcome",
+    "message_between",
+    "provenance_of_message",
+    "provenance_of_task",
+    "result_of",
+]
 
 
 def message_between(
@@ -70,22 +80,38 @@ def provenance_of_task(
 MOST_RESULT = 100_000
 CUT = "(… The rest is left out: sessions_history of {session} has more.)"
 NO_RESULT = "(It ended without saying anything.)"
+#: What is told of a turn that has no whole answer; of how many of its tools, the last ones, and how
+#: much of each one's arguments, in characters.
+PARTIAL = "(This is no whole answer: its status is {status}.)"
+PARTIAL_TOOLS = "(This is no whole answer: its status is {status}. The tools that it used last:)"
+MOST_TOOLS, MOST_INPUT = 10, 300
 
 
-def result_of(
-    lease: Lease, turn: Turn, status: str, payloads: Sequence[ReplyPayload]
+async def result_of(
+    lease: Lease,
+    turn: Turn,
+    status: str,
+    payloads: Sequence[ReplyPayload],
+    tools: Sequence[ToolCall],
 ) -> TaskResult | None:
-    """Return the turn's result for the session that has started this one, if it gets one."""
+    """Return the turn's result for the session that has started this one, if it gets one.
+
+    It has all that was answered since that session got a result. Of a turn that ended before its
+    answer was complete, it has what was said, and of the `tools` the last ones.
+    """
     asked, state = turn.entries[-1], lease.state
     told = asked.provenance.parent if asked.provenance else None
     parent = SessionKey.parse(told) if told else state.parent
     if asked.deliver != "parent" or parent is None:
         return None
-    # It goes by the name under which the task was begun, also when it was retried.
-    run = f"{lease.sid}-{state.task_entry or turn.id}"
+    due = await owed(lease)
+    # It goes by the name under which the run was begun, also when it was retried.
+    run = f"{lease.sid}-{due.run or turn.id}"
+    answers = [_words(answer) for answer in due.answers]
+    answers += [_words([in_outcome(payload) for payload in payloads]), _partial(status, tools)]
     message = ChannelMessage(
         id=f"result-{run}",
-        text=_text_of(payloads, lease.session),
+        text=_cut("\n\n".join(filter(None, answers)), lease.session),
         from_=f"session:{lease.sid}",
         user_name=f"the session {lease.session}",
         channel_id=parent.channel_id,
@@ -108,11 +134,37 @@ def result_of(
     return TaskResult(parent, encode_entry(message, deliver, "result", provenance, people))
 
 
-def _text_of(payloads: Sequence[ReplyPayload], session: SessionKey) -> str:
-    text = "\n\n".join(payload.text for payload in payloads if payload.text)
-    files = [file.name for payload in payloads for file in payload.attachments]
+def in_outcome(payload: ReplyPayload) -> dict[str, Any]:
+    """Return a message as the outcome keeps it, for callers that wait for the reply."""
+    said: dict[str, Any] = {"text": payload.text, "is_error": payload.is_error}
+    if payload.attachments:
+        said["attachments"] = [attachment.model_dump() for attachment in payload.attachments]
+    return said
+
+
+def _words(answer: Sequence[Mapping[str, Any]]) -> str:
+    """Return what was said in a turn, as its outcome has it, with the names of its files."""
+    text = "\n\n".join(part["text"] for part in answer if part["text"])
+    files = [file["name"] for part in answer for file in part.get("attachments", ())]
     if files:
         text += f"\n\n(It also made files, which stay there: {', '.join(files)}.)"
+    return text.strip()
+
+
+def _partial(status: str, tools: Sequence[ToolCall]) -> str:
+    """Return what is told of a turn that ended before its answer was complete."""
+    if status == "done":
+        return ""
+    if not tools:
+        return PARTIAL.format(status=status)
+    lines = [PARTIAL_TOOLS.format(status=status)]
+    for call in tools[-MOST_TOOLS:]:
+        how = " (not ended)" if call.seconds is None else ""
+        lines.append(f"- {one_line(call.name)}{how}: {one_line(call.input, most=MOST_INPUT)}")
+    return "\n".join(lines)
+
+
+def _cut(text: str, session: SessionKey) -> str:
     if len(text) > MOST_RESULT:
         text = f"{text[:MOST_RESULT]}\n\n{CUT.format(session=session)}"
     return text.strip() or NO_RESULT

@@ -33,16 +33,19 @@ class SpawnResult(Result):
 
 class SubagentsTarget(Params):
     run_id: Id | None = None
-    """The runId from sessions_spawn."""
+    """The runId from sessions_spawn or `tell`."""
     label: Label | None = None
     """Or its session's label."""
 
 
 class SubagentsParams(Params):
-    action: Literal["list", "status", "cancel"] = "list"
-    """`status` shows a task with its result; `cancel` ends it and what it has started."""
+    action: Literal["list", "status", "tell", "cancel"] = "list"
+    """`status` shows a task with its result; `tell` gives it `message`, also when it has ended;
+    `cancel` ends it and what it has started."""
     params: SubagentsTarget = Field(default_factory=SubagentsTarget)
     """Which task; without it, `cancel` ends all."""
+    message: Text | None = None
+    """What to tell it."""
 
 
 class Subagent(Result):
@@ -67,6 +70,9 @@ class SubagentsResult(Result):
     """Oldest first, each before those that it has started."""
     cancelled: int = 0
     """How many entries of them are stopped."""
+    taken: Literal["joined", "waiting", "continued"] | None = None
+    """Of `tell`: it joined the running turn; it waits, until that ends or takes it in; or the task
+    had ended and goes on, with a runId and a result of its own."""
 
 
 #: A tool for tasks; all may use it.
@@ -91,10 +97,11 @@ METHODS = (
         name="sessions.subagents",
         tool="subagents",
         title="Manage background tasks",
-        description="List, inspect or cancel the background tasks that this session has "
-        "started with sessions_spawn ('how far is it?', 'stop that'). Returns "
-        'runId, session, state and label of each. Example: {"action": "cancel", '
-        '"params": {"label": "links"}}.',
+        description="List, inspect, tell or cancel the background tasks that this session has "
+        "started with sessions_spawn ('how far is it?', 'also look at the images', 'stop that'). "
+        "Returns runId, session, state and label of each. A task that you tell something, running "
+        'or ended, remembers all before. Example: {"action": "tell", "params": {"label": "links"}, '
+        '"message": "Also check the images."}.',
         params=SubagentsParams,
         is_about_session=True,
         result=SubagentsResult,

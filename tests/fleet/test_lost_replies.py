@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.config.model import Config
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.request import Answered, record_args, shown_by
-from remoteclaw.fleet.turn import Postponement
-from remoteclaw.messages import SessionKey
+from remoteclaw.fleet.turn import Postponement, TaskResult
+from remoteclaw.messages import Provenance, SessionKey
+from remoteclaw.tasks.tell import tell
 from tests.support.asks import change_request
 from tests.support.failpoints import Failpoint, Proxy
 from tests.support.leases import accept, acquire, begun
@@ -225,6 +228,48 @@ async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:
     assert lost.reached.is_set()
     assert await fleet.scripts.client.xlen(REPLIES) == 0
     await replies.aclose()
+
+
+async def test_what_a_task_is_told(lossy: tuple[Fleet, Proxy]) -> None:
+    """It stands on its stream once, and makes one run of a task that had ended."""
+    fleet, proxy = lossy
+    child = await spawned(fleet)
+    view, parent = await fleet.sessions.view(child.sid), await fleet.sessions.view(SESSION.sid)
+    assert view is not None
+    assert parent is not None
+    lost = lose(proxy, "call_tell")
+
+    told = await tell(
+        fleet, Config(), None, "c", text="x", parent=parent, child=view, people=(), side_effect={}
+    )
+
+    assert lost.reached.is_set()
+    assert told.place == "continued"
+    assert await fleet.scripts.client.xlen(keys.inbound(child.sid)) == 1
+    again = await fleet.sessions.view(child.sid)
+    assert again is not None
+    assert again.task_entry == told.run != view.task_entry
+
+
+async def spawned(fleet: Fleet) -> SessionKey:
+    """Have a session whose task has ended, and return it."""
+    await begun(fleet)
+    child, entry_id = await fleet.calls.spawn(
+        None,
+        "task",
+        SESSION,
+        message("a task"),
+        note=None,
+        provenance=Provenance(by=str(SESSION), via=(SESSION.sid,), hops=1, parent=str(SESSION)),
+        parent=SESSION,
+        depth=1,
+        label=None,
+        max_unfinished=5,
+    )
+    lease = await acquire(fleet, Accepted(child, entry_id, False))
+    assert await lease.turns.begin([entry_id])
+    await lease.turns.finish("done", reply=[], task_result=TaskResult(SESSION, b"{}"))
+    return child
 
 
 async def test_a_change_of_the_configuration(lossy: tuple[Fleet, Proxy]) -> None:

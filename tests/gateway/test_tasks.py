@@ -1,12 +1,16 @@
 """Sessions that start others for tasks: by what stands on whose stream afterwards."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.gateway.methods import sessions
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.tasks import SpawnResult
+from tests.support.bridges import script
+from tests.support.conversations import drain
 from tests.support.stack import Stack
 from tests.support.tasks import HANDLERS, call, entries, may, refused, take_over, take_up, work
 from tests.support.turns import Turn, begin_turn, operator
@@ -51,6 +55,7 @@ async def test_its_result_comes_back_as_an_entry(stack: Stack, parent: Turn) -> 
     _, result = await entries(stack, parent.lease.session)
 
     assert "RemoteClaw's demo agent" in result.message.text
+    assert "no whole answer" not in result.message.text
     assert (result.deliver, result.origin) == ("channel", "result")
     assert result.provenance is not None
     told = result.provenance
@@ -439,3 +444,50 @@ async def test_who_stops_a_task_has_its_session_told(stack: Stack, parent: Turn)
 
     assert result.provenance is not None
     assert result.provenance.status == "stopped"
+
+
+#: An agent that says what it has found, uses tools, and stays in the last one.
+LOOKING = """
+def turn():
+    return json.loads(sys.stdin.readline() or sys.exit())
+turn()
+say(type='text', text='Two dead links so far.')
+for number in range(11):
+    use = {'path': f'{number}.md', 'token': 'hunter2hunter2hunter2'}
+    say(type='tool_use', id=str(number), name='Read', input=use)
+    say(type='tool_result', id=str(number), output='text')
+say(type='tool_use', id='last', name='Bash', input={'command': 'grep -r http .' + ' ' * 400 + 'x'})
+say(type='text', text='I look on.')
+while turn()['type'] != 'interrupt':
+    pass
+say(type='done', aborted=True)
+"""
+
+
+async def test_a_stopped_task_tells_what_it_had_said_and_its_last_tools(
+    stack: Stack, directory: Path
+) -> None:
+    """So what it has found is of use, and nobody takes it for the whole answer."""
+    command = list(script(directory, LOOKING))
+    env = {"LINKS_TOKEN": "hunter2hunter2hunter2"}
+    stack.configure({"runtime": "demo", "command": command, "env": env})
+    parent = await begin_turn(stack, HANDLERS)
+    run = await call(stack, parent, "sessions_spawn", prompt="links")
+    child, entry = SessionKey.parse(run.child_session_key), run.run_id.partition("-")[2]
+    working = drain(stack, Accepted(child, entry, False))
+    await stack.reached(Accepted(child, entry, False), "output")
+    await stack.fleet.sessions.stop(child.sid)
+    await working
+    _, result = await entries(stack, parent.lease.session)
+    said, _, tools = result.message.text.partition("\n\n(This is no whole answer")
+
+    assert result.provenance is not None
+    assert result.provenance.status == "stopped"
+    assert said == "Two dead links so far.I look on.\n\nStopped."
+    head, *lines = tools.splitlines()
+    assert head == ": its status is stopped. The tools that it used last:)"
+    assert len(lines) == 10
+    assert lines[0].startswith('- Read: {"path":"2.md","token":"[secret]"')
+    assert lines[-2].startswith('- Read: {"path":"10.md"')
+    assert lines[-1].startswith('- Bash (not ended): {"command":"grep -r http .')
+    assert max(map(len, lines)) < 350

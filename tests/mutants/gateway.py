@@ -687,4 +687,16 @@ MUTANTS = (
         after="loop.run_in_executor(None, _excerpts, records, words)",
         test="test_searches_wait_for_each_other",
     ),
+    Mutant(
+        "a task that any session above it tells things",
+        before="if child.parent != own.key:",
+        after="if False:",
+        test="test_a_session_tells_its_own_tasks_and_not_theirs",
+    ),
+    Mutant(
+        "a run that is cancelled by the name of an earlier one",
+        before='if run_id not in (None, f"{view.sid}-{view.task_entry}"):',
+        after="if False:",
+        test="test_a_run_that_goes_on_is_cancelled_by_its_own_name",
+    ),
 )

@@ -197,9 +197,27 @@ MUTANTS = (
     ),
     Mutant(
         "a message that overtakes one that waits",
-        before='is_next = all(entry.origin != "chat" for entry in behind)',
-        after="is_next = True",
+        before='is_next = not any(entry.origin == "chat" or',
+        after="is_next = not any(False and",
         test="test_nothing_overtakes_what_waits",
+    ),
+    Mutant(
+        "what a task is told that overtakes what it was told before",
+        before='entry.origin == "chat" or entry.is_from_parent for entry in behind',
+        after='entry.origin == "chat" for entry in behind',
+        test="test_what_a_task_is_told_is_not_overtaken",
+    ),
+    Mutant(
+        "what a task is told that joins only where people's messages do",
+        before='is_wanted = deliver == "parent"',
+        after='is_wanted = deliver == "parent" and queue.mode == "steer"',
+        test="test_what_a_running_task_is_told_joins_its_turn[collect]",
+    ),
+    Mutant(
+        "a task's first turn without what it was told before it",
+        before="if head.is_from_parent:",
+        after="if False:",
+        test="test_what_a_task_is_told_before_it_begins_is_in_its_first_turn",
     ),
     Mutant(
         "a message that the cap leaves out and nobody is told of",

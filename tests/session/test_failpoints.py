@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import QueueOverride
+from remoteclaw.config.model import Config, QueueOverride
 from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
@@ -28,6 +28,7 @@ from remoteclaw.host import process
 from remoteclaw.messages import Provenance, SessionKey
 from remoteclaw.protocols import Reply
 from remoteclaw.session.notices import RESET, SECOND_TRY
+from remoteclaw.tasks.tell import tell
 from tests.support.bridges import script
 from tests.support.command import REMOTECLAW, run_command, start_program
 from tests.support.doors import gateway_process
@@ -397,6 +398,73 @@ async def test_a_worker_with_a_task_of_another_session_at(
     assert await lab.replies(child.sid) == []
     if what_happens is not kill:
         assert lab.asked(f"first{word}") == 1
+
+
+@pytest.mark.parametrize(("side", "what_happens"), CASES)
+@pytest.mark.parametrize("step", ["steer", "finish", "close"])
+async def test_a_worker_whose_task_is_told_something_at(
+    lab: Lab, step: str, side: Side, what_happens: object
+) -> None:
+    """Whatever happens, each thing that was told is in one result, and none is lost."""
+    word, fleet = f"wait{uuid.uuid4().hex}", lab.stack.fleet
+    begun = await lab.stack.append("hello", from_=word)
+    await lab.stack.outcome(begun)
+    await lab.stack.until_idle(begun)
+    parent = begun.session
+    child, entry_id = await fleet.calls.spawn(
+        None,
+        word,
+        parent,
+        message(word, from_=word),
+        note=None,
+        provenance=Provenance(by=str(parent), via=(parent.sid,), hops=1, parent=str(parent)),
+        parent=parent,
+        depth=1,
+        label=None,
+        max_unfinished=5,
+    )
+    await eventually(lambda: lab.asked(word) == 1)
+    views = [await fleet.sessions.view(each.sid) for each in (parent, child)]
+    failpoint = lab.proxy.arm(step, side)
+    if step != "steer":
+        (lab.workspace / f"go-{word}").touch()
+        await failpoint.wait()
+    text = f"second{word}"
+    telling = asyncio.create_task(
+        tell(
+            *(fleet, Config(), None, f"tell-{word}"),
+            text=text,
+            parent=views[0],  # type: ignore[arg-type]
+            child=views[1],  # type: ignore[arg-type]
+            people=(),
+            side_effect={},
+        )
+    )
+    if step == "steer":
+        await failpoint.wait()
+    else:
+        await telling
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+    (lab.workspace / f"go-{word}").touch()
+    runs = {entry_id, (await telling).run}
+
+    async def results() -> list[str]:
+        recorded = (await fleet.sessions.record(parent.sid)).splitlines()
+        asked = [line["text"] for line in map(orjson.loads, recorded) if line["role"] == "user"]
+        return asked[1:]
+
+    async def are_all_told() -> bool:
+        return text in "".join(await results())
+
+    await eventually(are_all_told)
+    await lab.stack.until_idle(Accepted(child, entry_id, False))
+    told = await results()
+    assert len(told) == len(runs)
+    assert sum(text in result for result in told) == 1
+    assert await lab.replies(child.sid) == []
+    if what_happens is not kill:  # a second attempt answers to both, and this agent to the last one
+        assert f"{word} begins" in told[0].replace(text, "")
+        assert (lab.asked(word), lab.asked(text)) == (1, 1)
 
 
 @pytest.mark.parametrize(("side", "what_happens"), CASES)

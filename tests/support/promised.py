@@ -36,7 +36,7 @@ PROMISED = {
         "sessions.spawn": ("sessions_spawn", "prompt agentId? channel? label?", "FYY YYFT"),
         "sessions.status": ("session_status", "sessionKey?", "YYY YYYT"),
         "agents.list": ("agents_list", "", "YYY YYYT"),
-        "sessions.subagents": ("subagents", "action? params?", "FYY YYFT"),
+        "sessions.subagents": ("subagents", "action? message? params?", "FYY YYFT"),
         "message.send": ("message_send", "target message media? threadId?", "FYY YYFT"),
         "message.reply": ("message_reply", "message replyToId?", "FYY YYYT"),
         "message.threadReply": ("message_thread_reply", "message threadId", "FYY YYYT"),

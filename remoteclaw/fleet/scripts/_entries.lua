@@ -1,7 +1,7 @@
 -- Entries on sessions' streams.
 
--- Store an entry, note the time, and schedule an idle session. With a bell, a running turn is told:
--- what no person has sent has none, and interrupts nothing.
+-- Store an entry, note the time, and schedule an idle session. With a bell, a running turn is told. What no
+-- person has sent has none, and interrupts nothing; but what a task is told has one, because it may join its turn.
 -- keys: inbound, state, active, sessions
 -- it: entry, sid, grace_ms, outcomes, session_key, lane, bell?, stopped? (how many entries of the session this one stops)
 -- → entry id, queue if a hint is due, else nothing

@@ -31,6 +31,15 @@ local function is_unfinished(sid)
   return false
 end
 
+-- Of the sessions that a session has started: those that are idle, and how many are not.
+local function idle_and_busy(children)
+  local idle, busy = {}, 0
+  for _, child in ipairs(redis.call('ZRANGE', children, 0, -1)) do
+    if is_unfinished(child) then busy = busy + 1 else idle[#idle + 1] = child end
+  end
+  return idle, busy
+end
+
 -- Stop all that a session has accepted so far; with `is_unwanted`, its result isn't told either.
 -- → entries concerned; 0 means that there was nothing, or that a finish which came first has won
 local function stop_one(sid, state, inbound, is_unwanted)

@@ -29,10 +29,7 @@ if made_before then
     return {'again', result}
   end
 end
-local idle, busy = {}, 0
-for _, child in ipairs(redis.call('ZRANGE', keys.children, 0, -1)) do
-  if is_unfinished(child) then busy = busy + 1 else idle[#idle + 1] = child end
-end
+local idle, busy = idle_and_busy(keys.children)
 if busy >= tonumber(args.most) then return {'full', tostring(busy)} end
 if args.label and name_it(keys.labels, args.label, args.sid, keys.state) then return {'labelled', ''} end
 count()

@@ -83,6 +83,12 @@ if args.owed and is_over() then
     {entry = args.owed, sid = args.owed_sid, grace_ms = args.grace_ms, outcomes = args.owed_outcomes,
       session_key = args.owed_key, lane = 'background'})
   hint = due
+  redis.call('HSET', keys.state, 'reported_entry', redis.call('HGET', keys.state, 'task_entry') or turn)
+  redis.call('HDEL', keys.state, 'unreported')
+elseif args.owed and redis.call('HEXISTS', keys.state, 'told_entry') == 1 then
+  -- What is answered while something that it was told waits is a part of the result.
+  local before = redis.call('HGET', keys.state, 'unreported')
+  redis.call('HSET', keys.state, 'unreported', before and before .. ',' .. turn or turn)
 end
 local first = tonumber(args.first_index)
 for position, payload in ipairs(args.payloads) do

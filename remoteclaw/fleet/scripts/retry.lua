@@ -14,8 +14,12 @@ for position = 1, #letter[2], 2 do fields[letter[2][position]] = letter[2][posit
 args.entry, args.lane = fields.entry, fields.lane or 'agents'
 local id, queue = accept(keys, args)
 redis.call('XDEL', keys.dead_letters, args.letter)
-local spawned, again = unpack(redis.call('HMGET', keys.state, 'task_entry', 'retried_entry'))
-if fields.id == (again or spawned) then redis.call('HSET', keys.state, 'retried_entry', id) end
+local spawned, again, told = unpack(redis.call('HMGET', keys.state, 'task_entry', 'retried_entry', 'told_entry'))
+local part = fields.id == told and 'told_entry' or fields.id == (again or spawned) and 'retried_entry'
+if part then
+  redis.call('HSET', keys.state, part, id)
+  redis.call('HDEL', keys.state, 'reported_entry')  -- there will be another result
+end
 redis.call('SET', keys.retried, id, 'PX', args.keep_ms)
 local outcome = args.outcomes .. fields.id
 if redis.call('EXISTS', outcome) == 1 then

@@ -1,6 +1,6 @@
 """Handlers of tasks: starting them, looking at them, cancelling them."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
 from remoteclaw.clock import now_ms
@@ -12,6 +12,7 @@ from remoteclaw.gateway.rights import is_for_owner
 from remoteclaw.gateway.sessions import answered, current
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.spawn import check_depth, check_hops, spawn
+from remoteclaw.tasks.tell import tell
 from remoteclaw.tools import tasks as contract
 
 __all__ = ["HANDLERS"]
@@ -99,18 +100,59 @@ async def _subagents(call: Call, params: contract.SubagentsParams) -> contract.S
                 "NOT_FOUND",
                 "This session has started no such session: action list has those that there are.",
             )
-    elif params.action == "status":
-        raise CallRefused("INVALID_REQUEST", "subagents: status needs runId or label.")
+    elif params.action in ("status", "tell"):
+        raise CallRefused("INVALID_REQUEST", f"subagents: {params.action} needs runId or label.")
+    if params.action == "tell":
+        return await _tell(call, params.message, own, runs)
     cancelled = 0
     if params.action == "cancel":
         tops = runs if is_named else [view for view in runs if view.parent == own.key]
         for view in tops:
+            _check_not_earlier(view, target.run_id)
             cancelled += await call.fleet.sessions.stop(view.sid, wants_result=False)
     return contract.SubagentsResult(
         action=params.action,
         runs=tuple([await _told(call, view, params.action == "status", own.key) for view in runs]),
         cancelled=cancelled,
     )
+
+
+async def _tell(
+    call: Call, message: str | None, own: SessionView, runs: Sequence[SessionView]
+) -> contract.SubagentsResult:
+    """Tell a task something; return its run, which may be another one than before."""
+    if message is None:
+        raise CallRefused("INVALID_REQUEST", "subagents: tell needs message.")
+    if len(runs) > 1:
+        raise CallRefused("INVALID_REQUEST", "Several sessions have this label: give runId.")
+    (child,) = runs
+    if child.parent != own.key:
+        raise CallRefused(
+            "FORBIDDEN", f"Only the session that has started it can tell it that: {child.parent}."
+        )
+    check_hops(call.config, call.caller)
+    side_effect = {
+        "type": "session_told",
+        "tool": "subagents",
+        "to": child.label or str(child.key),
+        "text": message,
+        "ts": now_ms(),
+    }
+    told = await tell(
+        call.fleet,
+        call.config,
+        call.caller,
+        call.id,
+        text=message,
+        parent=own,
+        child=child,
+        people=call.people(own.key),
+        side_effect=side_effect,
+    )
+    call.note(side_effect)
+    now = await call.fleet.sessions.view(child.sid) or child
+    run = await _told(call, replace(now, task_entry=told.run), False, own.key)
+    return contract.SubagentsResult(action="tell", runs=(run,), taken=told.place)
 
 
 async def _below(call: Call, view: SessionView) -> AsyncIterator[SessionView]:
@@ -122,26 +164,41 @@ async def _below(call: Call, view: SessionView) -> AsyncIterator[SessionView]:
 
 
 def _is_named(view: SessionView, target: contract.SubagentsTarget) -> bool:
-    """Whether a session is the one that is meant: by all that is said of it."""
-    run_id = f"{view.sid}-{view.task_entry}"
-    return target.run_id in (None, run_id) and target.label in (None, view.label)
+    """Whether a session is the one that is meant: by all that is said of it.
+
+    Names of its earlier runs are names of it, too.
+    """
+    sid = target.run_id.partition("-")[0] if target.run_id else view.sid
+    return sid == view.sid and target.label in (None, view.label)
+
+
+def _check_not_earlier(view: SessionView, run_id: str | None) -> None:
+    """Refuse to cancel a run that has ended: its session does something else by now."""
+    if run_id not in (None, f"{view.sid}-{view.task_entry}"):
+        raise CallRefused(
+            "INVALID_REQUEST",
+            f"That run has ended. What its session does now is {view.sid}-{view.task_entry}.",
+        )
 
 
 async def _told(
     call: Call, view: SessionView, has_result: bool, own: SessionKey
 ) -> contract.Subagent:
+    """Return what is known of a session's run; it is done when all that it was told is."""
     entry_id = view.task_entry or "0-0"
-    outcome = await call.fleet.outcomes.read(view.sid, view.retried_entry or entry_id)
+    newest = view.told_entry or view.retried_entry or entry_id
+    outcome = await call.fleet.outcomes.read(view.sid, newest)
     run_id = f"{view.sid}-{entry_id}"
     result = None
     if has_result and outcome and outcome.is_final:
         told = answered(outcome, session_key=str(view.key), run_id=run_id)
         result = told.reply or told.error
+    state = outcome.status if outcome else "unknown"
     return contract.Subagent(
         run_id=run_id,
         session_key=str(view.key),
         agent=view.key.agent,
-        state=outcome.status if outcome else "unknown",
+        state="done" if state == "steered" else state,
         started_ms=int(entry_id.partition("-")[0]),
         label=view.label,
         parent=str(view.parent) if view.parent != own else None,
