@@ -15,6 +15,7 @@ from collections.abc import (
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from remoteclaw.bridge.activity import label_of
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
@@ -43,6 +44,7 @@ from remoteclaw.bridge.scrubber import Scrubber, secrets_of_agent
 from remoteclaw.bridge.side_effects import SideEffectsReader, repeats_of, side_effects_of
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.bridge.wanted import as_shown
+from remoteclaw.bridge.work import work_of
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, Overdue, RemoteClawError
@@ -73,6 +75,7 @@ from remoteclaw.protocols import (
     Newcomers,
     Runtime,
     SessionMap,
+    Working,
     conversation_name,
 )
 
@@ -110,6 +113,7 @@ class _Run:
     history: History | None = None
     effects: Effects | None = None
     denials: Denials | None = None
+    working: Working | None = None
     used_s: float = 0.0
     started: float = field(default_factory=time.monotonic)
     session_id: str | None = None
@@ -200,6 +204,7 @@ class ChannelBridge:
         history: History | None = None,
         effects: Effects | None = None,
         denials: Denials | None = None,
+        working: Working | None = None,
         used_s: float = 0.0,
         model: str | None = None,
         workspace: str | None = None,
@@ -209,9 +214,9 @@ class ChannelBridge:
         Setting `abort` stops it. An agent without a conversation is told what `history` returns.
         What `newcomers` yields is given to the agent while it works; the result names those that it
         took up. `effects` returns what the turn's tools did, and `denials` the reasons that it has
-        yet to hear. `used_s` is how much of the turn's
-        time limit earlier tries have used, in seconds. `model` is asked for instead of the agent's,
-        which works in `workspace` instead of its own.
+        yet to hear; `working` returns what works for the session. `used_s` is how much of the
+        turn's time limit earlier tries have used, in seconds. `model` is asked for instead of the
+        agent's, which works in `workspace` instead of its own.
         The payloads are numbered from `first_index`; those that a callback took are marked
         as delivered.
         """
@@ -221,7 +226,7 @@ class ChannelBridge:
         workspace = workspace or run.spec.workspace
         run.spec = replace(run.spec, model=model or run.spec.model, workspace=workspace)
         run.newcomers, run.history, run.effects, run.used_s = newcomers, history, effects, used_s
-        run.denials = denials
+        run.denials, run.working = denials, working
 
         await self._look_up_session(run)  # 1
         await self._run_hooks_before_spawn(run)  # 2
@@ -480,8 +485,16 @@ class ChannelBridge:
             files=given,
             effects=effects,
             denials=await run.denials() if run.denials and not self._is_command(run) else (),
+            work=await self._work_of(run),
         )
         return prompt, images
+
+    async def _work_of(self, run: _Run) -> list[dict[str, Any]]:
+        """Return what works for the session, as its agent is told it."""
+        if run.working is None or self._is_command(run):
+            return []
+        zone = run.turn.entries[-1].message.timezone or self._zone
+        return work_of(await run.working(), zone=zone)
 
     async def _steering(
         self, run: _Run, files: TurnFiles

@@ -49,6 +49,7 @@ def build_turn_prompt(
     files: Mapping[str, Sequence[GivenFile]] | None = None,
     effects: Sequence[Mapping[str, Any]] = (),
     denials: Sequence[Mapping[str, str]] = (),
+    work: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Return what the agent is asked, behind one line about who wrote it and when.
 
@@ -57,7 +58,7 @@ def build_turn_prompt(
     the host's. An agent that `begins_conversation` is shown the thread so far, and what is recorded
     of a conversation that was lost (`history`). `files` are those that came with the messages, by
     entry; `effects` is what tools did in an earlier attempt, and `denials` what people have said to
-    earlier ones.
+    earlier ones; `work` is what works for the session (`work_of()`).
     """
     files = files or {}
     first, *more = (_about(entry, zone, files.get(entry.id)) for entry in turn.entries)
@@ -77,6 +78,8 @@ def build_turn_prompt(
         header["already_done"] = [*map(_about_effect, arrived(effects)[-MOST_EFFECTS:])]
     if denials:
         header["denied"] = [*map(_about_denial, denials[-MOST_EFFECTS:])]
+    if work:
+        header["work"] = [*work]
     if begins_conversation and (thread := turn.entries[0].message.thread_context):
         header["thread_before"] = thread
     if history:

@@ -30,6 +30,7 @@ from remoteclaw.fleet.usage import UsageLedger
 from remoteclaw.fleet.wait_limit import WaitLimit
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.fleet.web import WebChats
+from remoteclaw.fleet.work import WorkTrees
 from remoteclaw.fleet.workers import Workers
 
 __all__ = ["Fleet"]
@@ -62,6 +63,7 @@ class Fleet:
     usage: UsageLedger
     wait_limit: WaitLimit
     web: WebChats
+    work: WorkTrees
     workers: Workers
 
     @classmethod
@@ -101,6 +103,7 @@ class Fleet:
             usage=UsageLedger(scripts),
             wait_limit=WaitLimit(scripts, workers),
             web=WebChats(scripts),
+            work=WorkTrees(scripts),
             workers=workers,
         )
 

@@ -70,6 +70,9 @@ READERS = "rc:readers"
 #: Channel: nothing is published on it; a gateway subscribes to it, so that its connection listens
 #: before a client follows a session.
 NOTHING = "rc:nothing"
+#: Channel: names the sessions below which something has changed that works for them, the nearest
+#: first.
+WORK = "rc:work"
 #: Channel: names each event of the page's chats, and its chat.
 WEB = "rc:web"
 #: Hash: people and groups that were let in, by provider, account and id, as JSON.

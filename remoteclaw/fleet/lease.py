@@ -24,6 +24,7 @@ from remoteclaw.fleet.outcomes import OUTCOME_MS
 from remoteclaw.fleet.state import STATE_MS, SessionState, pairs
 from remoteclaw.fleet.turn import Turns
 from remoteclaw.fleet.wake import Waker
+from remoteclaw.fleet.work import TurnWork
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 
@@ -68,11 +69,12 @@ class Lease:
     scripts: Scripts
     waker: Waker
     turns: Turns = field(init=False)
+    work: TurnWork = field(init=False)
     newest_read: str = "0-0"
     """The newest entry that `entries()` has read."""
 
     def __post_init__(self) -> None:  # noqa: D105 - it makes the turns of this lease
-        self.turns = Turns(self)
+        self.turns, self.work = Turns(self), TurnWork(self)
 
     @property
     def stop_at(self) -> float:

@@ -304,6 +304,7 @@ class Turns:
         `is_about_person` says that a person has sent one of the entries. `usage` is what the agent
         took, if it was asked; it counts for the day on this worker's local clock.
         """
+        told = await self._lease.work.names()
         left, hints, now, queue, hint = await self._lease.run_fenced(
             "finish",
             {
@@ -319,6 +320,7 @@ class Turns:
                 "usage": keys.USAGE,
                 "usage_day": keys.usage_day(time.strftime("%Y-%m-%d")),
                 "live": keys.live(self._lease.sid),
+                "account": told.account,
                 "queues": keys.competing(self._lease.state.lane, self._lease.host),
                 "blobs": [keys.blob(self._lease.sid, name) for name in blobs],
             },
@@ -348,6 +350,8 @@ class Turns:
                 "usage": usage.encode() if usage else None,
                 "agent": self._lease.session.agent,
                 "usage_ms": USAGE_MS,
+                "above": told.above,
+                "hint": told.hint,
                 "payloads": [orjson.dumps(payload) for payload in payloads],
             },
         )

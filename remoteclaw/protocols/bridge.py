@@ -11,7 +11,7 @@ from remoteclaw.events import (
     ToolActivity,
     ToolResultEvent,
 )
-from remoteclaw.messages import Attachment, Entry, ReplyPayload, ToolCall
+from remoteclaw.messages import Attachment, Entry, ReplyPayload, ToolCall, Work
 from remoteclaw.protocols.agent import Decision
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "History",
     "Newcomers",
     "SessionMap",
+    "Working",
     "conversation_name",
 ]
 
@@ -75,6 +76,8 @@ Newcomers = Callable[[], AsyncGenerator[Entry, None]]
 Effects = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
 #: Denials of which the agent has yet to hear the reason: `tool`, `what`, `by`, `why`.
 Denials = Callable[[], Awaitable[Sequence[Mapping[str, str]]]]
+#: What works for the session.
+Working = Callable[[], Awaitable[Sequence[Work]]]
 #: The record of a conversation that the agent itself knows nothing of.
 History = Callable[[], Awaitable[Sequence[Mapping[str, str]]]]
 

@@ -25,6 +25,7 @@ from remoteclaw.session.notices import (
 from remoteclaw.session.queue import may_be_postponed
 from remoteclaw.session.record import digest
 from remoteclaw.session.retry import REPEATED, SHORT_MS, again_at_ms, postponement
+from remoteclaw.session.working import keep_noting
 
 __all__ = ["Asking"]
 
@@ -116,6 +117,9 @@ class Asking:
         )
         async with asyncio.TaskGroup() as tasks:
             showing = tasks.create_task(reply.keep_showing())
+            noting = tasks.create_task(
+                keep_noting(self._lease, attempt.batch.turn, reply, self._bridge.scrubber)
+            )
             try:
                 return await bridge.handle(
                     attempt.turn,
@@ -126,12 +130,14 @@ class Asking:
                     history=self.history,
                     effects=self._lease.turns.side_effects,
                     denials=TurnAsks(self._lease, attempt.batch.turn).unheard,
+                    working=self._lease.work.below,
                     used_s=time.monotonic() - attempt.began,
                     model=self._lease.state.model,
                     workspace=workspace,
                 )
             finally:
                 showing.cancel()
+                noting.cancel()
                 reply.show_activity(())
 
     async def _pause(self, attempt: Attempt, pause_ms: int, result: AgentDeliveryResult) -> bool:

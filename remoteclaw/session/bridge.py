@@ -3,10 +3,10 @@
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from remoteclaw.bridge import ChannelBridge, Hooks, Limits
-from remoteclaw.bridge.scrubber import secrets_of
+from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.config.tool_policy import listed
@@ -45,6 +45,8 @@ class SessionBridge:
     that is configured no more."""
     zone: str | None = None
     """The agent's IANA time zone."""
+    scrubber: Scrubber = field(default_factory=Scrubber)
+    """Hides what the configuration says is secret."""
 
     @property
     def can_steer(self) -> bool:
@@ -99,6 +101,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         own_server=home.server_name(lease.sid),
     )
     files = SessionFiles(fleet.blobs, lease)
+    secrets = frozenset(secrets_of(config))
     bridge = ChannelBridge(
         spec,
         runtime=runtime,
@@ -109,7 +112,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         hooks=hooks,
         attachments=files,
         limits=Limits(settings.start_s, settings.stall_s, settings.turn_s),
-        secrets=frozenset(secrets_of(config)),
+        secrets=secrets,
         home=home,
     )
 
@@ -128,6 +131,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         conversations=frozenset(conversations),
         workspace=workspace_in,
         zone=settings.timezone,
+        scrubber=Scrubber(secrets),
     )
 
 

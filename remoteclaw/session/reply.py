@@ -47,6 +47,10 @@ class TurnReply:
         self._tokens = 0
         self._since_ms = now_ms()
         self._origin = origin_of(turn.entries)
+        self.words = ""
+        """What was said last, as far as it has come."""
+        self.has_news = asyncio.Event()
+        """Whether there are words or tools that `doing` has not told of yet."""
         self._live_changed = asyncio.Event()
         self.said: list[ReplyPayload] = []
         """The notices before the agent's answer."""
@@ -61,6 +65,7 @@ class TurnReply:
 
     async def publish(self, payload: ReplyPayload) -> None:
         """Put one complete message on the reply stream, while the turn goes on."""
+        self._say_last(payload.text)
         if self._goes_to_channel:
             await self._lease.turns.publish(payload.index, self._on_stream(payload))
         else:  # the outcome alone has it, at the end: who follows the answer reads it here
@@ -104,6 +109,7 @@ class TurnReply:
         """Have the message with this index shown as far as it has come."""
         self._live = (index, text)
         self._live_changed.set()
+        self._say_last(text)
 
     def show_activity(self, tools: tuple[ToolActivity, ...]) -> None:
         """Have the tools shown that the agent uses at the moment, beside the live text."""
@@ -117,6 +123,7 @@ class TurnReply:
         if len(self._tools) > MOST_TOOLS:
             del self._tools[next(iter(self._tools))]
         self._live_changed.set()
+        self.has_news.set()
 
     def show_plan(self, steps: tuple[PlanStep, ...]) -> None:
         """Have the agent's plan shown."""
@@ -127,6 +134,16 @@ class TurnReply:
         """Have the tokens shown that the turn has taken so far."""
         self._tokens = usage.new_tokens
         self._live_changed.set()
+
+    @property
+    def last_tool(self) -> ToolCall | None:
+        """The tool whose call has changed last."""
+        return next(reversed(self._tools.values()), None)
+
+    def _say_last(self, text: str) -> None:
+        if text.strip():
+            self.words = text
+            self.has_news.set()
 
     async def keep_showing(self) -> None:
         """Show, until cancelled, that the turn runs, how far its answer has come, and what goes on.

@@ -40,19 +40,22 @@ async def spawn(
     unfinished tasks, or another session has the label.
     """
     sender = caller.session if caller else None
-    return await fleet.calls.spawn(
+    above = await fleet.sessions.above(parent)
+    started = await fleet.calls.spawn(
         caller,
         call_id,
         session,
         message_between(sender, session, prompt, name=f"session-{call_id}"),
         note=side_effect,
-        provenance=provenance_of_task(caller, parent.key, await fleet.sessions.above(parent)),
+        provenance=provenance_of_task(caller, parent.key, above),
         people=people,
         parent=parent.key,
         depth=parent.depth + 1,
         label=label,
         max_unfinished=config.sessions.max_children,
     )
+    await fleet.work.announce((parent.key, *above))
+    return started
 
 
 def check_depth(config: Config, parent: SessionView) -> None:

@@ -308,3 +308,14 @@ async def test_what_became_of_a_change(lossy: tuple[Fleet, Proxy]) -> None:
     assert await fleet.asks.changes() == []
     assert await fleet.scripts.client.xlen(keys.inbound(request.session.sid)) == 1
     assert await fleet.workers.waiting() == 1
+
+
+async def test_what_a_turn_does(lossy: tuple[Fleet, Proxy]) -> None:
+    fleet, proxy = lossy
+    lease, accepted = await begun(fleet)
+    lost = lose(proxy, "doing")
+
+    await lease.work.note(accepted.entry_id, {"tool": "Bash"}, is_first=True)
+
+    assert lost.reached.is_set()
+    assert await fleet.scripts.client.hget(keys.state(lease.sid), "doing") == b'{"tool":"Bash"}'

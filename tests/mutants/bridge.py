@@ -341,4 +341,28 @@ MUTANTS = (
         after="if run.denials",
         test="test_a_command_is_sent_bare_and_the_instructions_come_later",
     ),
+    Mutant(
+        "work in the line of a turn for which nothing works",
+        before="unfinished = [item for item in items if not item.is_over]",
+        after="unfinished = [*items]",
+        test="test_a_turn_for_which_nothing_works_is_as_it_was",
+    ),
+    Mutant(
+        "a line that is empty and yet there",
+        before="if work:",
+        after="if True:",
+        test="test_a_turn_for_which_nothing_works_is_as_it_was",
+    ),
+    Mutant(
+        "a line of work that is as long as it likes",
+        before="if room < 0:",
+        after="if False:",
+        test="test_what_works_is_told_within_limits",
+    ),
+    Mutant(
+        "what a task says that turns the direction of writing",
+        before='"said": clean(item.said, longest=MOST_SAID),',
+        after='"said": item.said,',
+        test="test_what_it_says_can_not_pretend_to_be_a_part_of_the_prompt",
+    ),
 )

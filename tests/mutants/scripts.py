@@ -1279,4 +1279,48 @@ MUTANTS = (
         after="",
         test="test_who_delivers_and_who_stands_by_is_told",
     ),
+    Mutant(
+        "work that an earlier owner of a turn tells of",
+        before=FENCE,
+        after="",
+        test="test_only_the_owner_of_a_turn_says_what_it_does",
+        within="doing",
+    ),
+    Mutant(
+        "what an earlier attempt did, told of this one",
+        before="if args.is_first == '1' then",
+        after="if false then",
+        test="test_only_the_owner_of_a_turn_says_what_it_does",
+    ),
+    Mutant(
+        "a turn that has ended and still does something",
+        before="'told', 'doing', 'progress')",
+        after="'told')",
+        test="test_what_works_for_a_session_is_told_from_its_start_to_its_end",
+    ),
+    Mutant(
+        "a session that is over while what it has started works",
+        before="if one.is_unfinished and one.above > 0 then",
+        after="if false then",
+        test="test_what_it_has_started_waits_for_what_that_has_started",
+    ),
+    Mutant(
+        "a task that was cancelled and seems to go on",
+        before="not id_at_most(newest[1], redis.call('HGET', one.state, 'unwanted_entry'))",
+        after="true",
+        test="test_what_was_cancelled_is_not_told_of_until_it_has_ended",
+    ),
+    Mutant(
+        "what has ended before what has not",
+        before="return one.is_unfinished == true end",
+        after="return one.is_unfinished ~= true end",
+        test="test_the_unfinished_come_first_and_the_rest_is_counted",
+    ),
+    Mutant(
+        "the end of a task of which nobody hears",
+        before="announce_work(args.above, keys.account, args.hint)",
+        after="",
+        test="test_those_above_are_told_of_each_change",
+        within="finish",
+    ),
 )

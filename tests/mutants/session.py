@@ -422,4 +422,23 @@ MUTANTS = (
         after="is_heard = self._explains_denial",
         test="test_the_real_codex_hears_a_number_and_own_words",
     ),
+    Mutant(
+        "a secret in what a task said last",
+        before="one_line(scrubber.text(reply.words[-MOST_READ:], MOST_READ))",
+        after="one_line(reply.words[-MOST_READ:])",
+        test="test_what_a_task_does_is_known_while_it_works",
+    ),
+    Mutant(
+        "a conversation that notes what it does, for nobody",
+        before="if lease.state.parent is None:\n    return",
+        after="if lease.state.parent is None:\n"
+        '    return await lease.work.note(turn, {"tool": ""}, is_first=True)',
+        test="test_a_session_that_works_for_no_other_notes_nothing",
+    ),
+    Mutant(
+        "a turn that isn't told what works for its conversation",
+        before="working=self._lease.work.below,",
+        after="",
+        test="test_the_next_turn_of_the_conversation_is_told_what_works_for_it",
+    ),
 )

@@ -108,7 +108,7 @@ end
 -- No turn is recorded any more.
 local function forget_turn(state)
   redis.call('HDEL', state, 'turn', 'batch', 'attempt', 'phase', 'attempt_nonce', 'phase_before', 'published_count',
-    'forgiven_attempts', 'left_out', 'steered', 'postponed_reason', 'is_resumed', 'tries', 'told')
+    'forgiven_attempts', 'left_out', 'steered', 'postponed_reason', 'is_resumed', 'tries', 'told', 'doing', 'progress')
 end
 
 -- The RQ queue for a session's hints: that of the host which has its agent, while a worker of that

@@ -1,10 +1,11 @@
 -- End the turn: its outcome, its last messages and the removal of its entries are one step.
--- uses: replies, asks, entries, sessions
+-- uses: replies, asks, entries, sessions, work
 -- keys: state, inbound, replies, dead_letters, record, side_effects, owed_inbound?, owed_state?, active, sessions,
---   usage, usage_day, live, queues*, blobs*
+--   usage, usage_day, live, account?, queues*, blobs*
 -- args: epoch, turn, attempt, status, outcome_ms, outcomes, done_channel, reply?, error?, agent_process?,
 --   sid, first_index, steered, answered, record?, record_bytes, record_ms?, owed?,
---   owed_sid, grace_ms, owed_outcomes, owed_key, has_heard, usage?, agent, usage_ms, payloads*
+--   owed_sid, grace_ms, owed_outcomes, owed_key, has_heard, usage?, agent, usage_ms, above?,
+--   hint?, payloads*
 -- → entries left, hints that wait, the time, the session's own queue settings, queue if a hint is due
 --   for the session that gets the result, else nothing
 
@@ -129,6 +130,7 @@ if redis.call('HEXISTS', keys.state, 'singly_entry') == 0 then
   redis.call('UNLINK', 'rc:spawned:{' .. args.sid .. '}')
 end
 if args.has_heard == '1' then redis.call('HSET', keys.state, 'last_heard_ms', by_now(keys.state)) end
+announce_work(args.above, keys.account, args.hint)
 if args.agent_process then
   redis.call('HSET', keys.state, 'agent_process', args.agent_process)
 else

@@ -1,0 +1,58 @@
+"""What works for a session, in the words of a turn's line and in those for people."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from remoteclaw.bridge.data import clean
+from remoteclaw.clock import in_words, local_time
+from remoteclaw.messages import Work
+
+__all__ = ["MOST_BYTES", "MOST_ITEMS", "work_of"]
+
+#: How many items a turn's line has, and how many bytes of JSON they take together at most.
+MOST_ITEMS, MOST_BYTES = 10, 4096
+#: The longest text of each kind, in characters.
+MOST_LABEL, MOST_DOING, MOST_SAID, MOST_PROGRESS = 64, 120, 200, 256
+
+
+def work_of(items: Sequence[Work], *, zone: str | None = None) -> list[dict[str, Any]]:
+    """Return what works for a session as an agent is told it; times are in the zone.
+
+    Only what has not ended is in it. What finds no room is only counted, in a last item.
+    """
+    unfinished = [item for item in items if not item.is_over]
+    told: list[dict[str, Any]] = []
+    room = MOST_BYTES - len(orjson.dumps(_more(len(unfinished))))
+    for item in unfinished[:MOST_ITEMS]:
+        about = _about(item, zone)
+        room -= len(orjson.dumps(about)) + 1  # and the comma
+        if room < 0:
+            break
+        told.append(about)
+    left = len(unfinished) - len(told)
+    return [*told, _more(left)] if left else told
+
+
+def _more(count: int) -> dict[str, Any]:
+    return {"more": count}
+
+
+def _about(item: Work, zone: str | None) -> dict[str, Any]:
+    since = local_time(item.since_ms, zone).strftime("%H:%M")
+    about = {
+        "run": item.run,
+        "label": clean(item.label or "", longest=MOST_LABEL),
+        "kind": item.kind,
+        "state": item.state,
+        "since": f"{since} ({in_words(item.age_ms)})",
+        "doing": clean(_doing(item), longest=MOST_DOING),
+        "said": clean(item.said, longest=MOST_SAID),
+        "progress": clean(item.progress, longest=MOST_PROGRESS),
+    }
+    return {name: value for name, value in about.items() if value}
+
+
+def _doing(item: Work) -> str:
+    return f"{item.tool}: {item.argument}" if item.argument else item.tool

@@ -1,0 +1,172 @@
+"""What works for a session, read by one script; and the words of a turn that works for another one.
+
+The line of a turn, the commands, the gateway and the chats all read it here.
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+
+from remoteclaw.errors import RedisRefused, RedisUnavailable
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.messages import SessionKey, Work
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet.lease import Lease
+
+__all__ = ["TurnWork", "WorkBelow", "WorkTrees"]
+
+#: How many sessions are told at most.
+MOST = 50
+#: How long one that has ended is told of, in milliseconds.
+RECENT_MS = 10 * 60 * 1000
+#: How many sessions may be above one: `max_depth` is far less.
+MOST_ABOVE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class WorkBelow:
+    """What works for a session."""
+
+    items: tuple[Work, ...]
+    """First those that have not ended, the oldest first, then the others, the newest first."""
+    left_out: int
+    """How many there are besides."""
+    at_ms: int
+    """When it was so, on Redis' clock."""
+
+    @property
+    def unfinished(self) -> tuple[Work, ...]:
+        """Those that have not ended."""
+        return tuple(item for item in self.items if not item.is_over)
+
+
+class WorkTrees:
+    """What works for sessions."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    async def below(
+        self,
+        sid: str,
+        *,
+        most: int = MOST,
+        recent_ms: int = RECENT_MS,
+        deadline: float | None = None,
+    ) -> WorkBelow:
+        """Return what works for a session, and what has ended within `recent_ms`."""
+        at_ms, left_out, host, *found = await self._scripts.run(
+            "work",
+            keys={"state": keys.state(sid), "children": keys.children(sid)},
+            args={"sid": sid, "most": most, "recent_ms": recent_ms},
+            deadline=deadline,
+        )
+        items = tuple(_work(one, host.decode(), int(at_ms)) for one in found)
+        return WorkBelow(items, int(left_out), int(at_ms))
+
+    async def announce(self, above: Sequence[SessionKey]) -> None:
+        """Tell that something has changed below sessions, the nearest first; it may get lost."""
+        if not above:
+            return
+        client, told = self._scripts.client, Told.of(above)
+        with contextlib.suppress(RedisUnavailable, RedisRefused):
+            await self._scripts.call(client.publish, keys.WORK, told.above)
+            await self._scripts.call(client.publish, told.account, told.hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Those who are told that something has changed; none for a session that works for no other."""
+
+    above: str | None = None
+    account: str | None = None
+    hint: bytes | None = None
+
+    @classmethod
+    def of(cls, above: Sequence[SessionKey]) -> "Told":
+        if not above:
+            return cls()
+        top = above[-1]
+        place = {"work": top.sid, "channel_id": top.channel_id, "thread_id": top.thread}
+        return cls(
+            above=",".join(key.sid for key in above),
+            account=keys.live_of(top.provider, top.account),
+            hint=orjson.dumps(place),
+        )
+
+
+class TurnWork:
+    """The words of a session's turns for those whose work they do.
+
+    A session that works for no other one says nothing. Every method raises `LeaseLost` once
+    another worker holds the session.
+    """
+
+    def __init__(self, lease: "Lease") -> None:
+        self._lease = lease
+        self._told: Told | None = None
+
+    async def names(self) -> "Told":
+        """Return what scripts need to tell of a change."""
+        if self._told is None:
+            self._told = Told.of(await self._above())
+        return self._told
+
+    async def note(self, turn: str, doing: Mapping[str, str] | None, *, is_first: bool) -> None:
+        """Note what the running turn does; with `is_first`, nothing is known of it before."""
+        told = await self.names()
+        await self._lease.run_fenced(
+            "doing",
+            {"account": told.account},
+            {
+                "turn": turn,
+                "doing": orjson.dumps(doing) if doing else None,
+                "is_first": is_first,
+                "above": told.above,
+                "hint": told.hint,
+            },
+        )
+
+    async def below(self) -> tuple[Work, ...]:
+        """Return what works for the session itself, and has not ended."""
+        lease = self._lease
+        trees = WorkTrees(lease.scripts)
+        return (await trees.below(lease.sid, recent_ms=0, deadline=lease.stop_at)).items
+
+    async def _above(self) -> list[SessionKey]:
+        """Return the sessions that this one was started by, the nearest first."""
+        scripts, parent = self._lease.scripts, self._lease.state.parent
+        found: list[SessionKey] = []
+        while parent and len(found) < MOST_ABOVE:
+            found.append(parent)
+            client, state = scripts.client, keys.state(parent.sid)
+            text = await scripts.call(client.hget, state, "parent", deadline=self._lease.stop_at)
+            parent = SessionKey.parse(text.decode()) if text else None
+        return found
+
+
+def _work(told: Sequence[bytes], host: str, now_ms: int) -> Work:
+    sid, parent, state, ended, *fields = told
+    key, label, task, branch_of, own_host, doing, progress = (one.decode() for one in fields)
+    is_running, since_ms = state == b"running", int(task.partition("-")[0])
+    does = orjson.loads(doing) if doing and is_running else {}
+    return Work(
+        session=SessionKey.parse(key),
+        parent=parent.decode(),
+        run=f"{sid.decode()}-{task}",
+        kind="branch" if branch_of else "task",
+        label=label or None,
+        state=state.decode(),
+        since_ms=since_ms,
+        age_ms=max(0, (int(ended) or now_ms) - since_ms),
+        host=own_host if own_host != host else None,
+        tool=does.get("tool", ""),
+        argument=does.get("argument", ""),
+        said=does.get("said", ""),
+        progress=progress if is_running else "",
+    )
