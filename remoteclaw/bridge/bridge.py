@@ -15,7 +15,7 @@ from collections.abc import (
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from remoteclaw.bridge.activity import label_of
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
@@ -140,6 +140,13 @@ class _Run:
     """The indexes of answer messages that a tool has sent to the same chat already."""
 
 
+class _Conversation(TypedDict):
+    """With which conversation an agent goes on (`Agents.obtain`)."""
+
+    session_id: str | None
+    fork: bool
+
+
 class ChannelBridge:
     """Takes a turn through an agent and returns what there is to deliver.
 
@@ -240,6 +247,24 @@ class ChannelBridge:
         await self._update_session(run)  # 9
         self._begin_exit_hooks(run)  # 10
         return _result_of(run)
+
+    async def warm_up(
+        self, turn: Turn, *, model: str | None = None, workspace: str | None = None
+    ) -> None:
+        """Begin to start the agent of a turn that is about to come: steps 1 to 5, without step 2.
+
+        Nothing is stored and nothing raised: the turn does it again, with the agent that is there.
+        Where a hook may choose another directory, only the turn starts an agent.
+        """
+        if "before_runtime_spawn" in self._hooks:
+            return
+        run = self._new_run(turn, BridgeCallbacks(), 0)
+        workspace = workspace or run.spec.workspace
+        run.spec = replace(run.spec, model=model or run.spec.model, workspace=workspace)
+        await self._look_up_session(run)
+        self._build_system_prompt(run)
+        with contextlib.suppress(AgentUnavailable):
+            await self._agents.warm_up(self._found(run.spec), **_conversation(run))
 
     def _new_run(self, turn: Turn, callbacks: BridgeCallbacks, first_index: int) -> _Run:
         if self._channel.activity == "off":
@@ -362,19 +387,7 @@ class ChannelBridge:
 
     async def _obtain_agent(self, run: _Run) -> AgentProcess:
         """Get an agent that fits, warm or new; store its conversation's id before it is asked."""
-        command = run.spec.command
-        program = self._runtime.find(command[0], run.spec.env.get("PATH"))
-        if program is None:
-            way = self._runtime.remedies.install if command == self._runtime.command else ""
-            way = f" (`{way}`)" if way else ""
-            raise AgentUnavailable(
-                f"{command[0]!r} was not found: install it{way}, or correct the agent's command.",
-                category=ErrorCategory.NOT_INSTALLED,
-            )
-        spec = replace(run.spec, command=(program, *command[1:]))
-        agent = await self._agents.obtain(
-            spec, session_id=run.session_id or run.fork_of, fork=run.fork_of is not None
-        )
+        agent = await self._agents.obtain(self._found(run.spec), **_conversation(run))
         if run.session_id and self._agents.is_new:
             resumed = SessionResumed(run.turn.session, self._runtime.name, run.session_id)
             await self._hooks.run("session_resumed", resumed)
@@ -386,6 +399,19 @@ class ChannelBridge:
         if run.callbacks.on_phase:
             await run.callbacks.on_phase("spawned", self._agents.description)
         return agent
+
+    def _found(self, spec: AgentSpec) -> AgentSpec:
+        """Return the spec with its program. Raises `AgentUnavailable` if it isn't there."""
+        command = spec.command
+        program = self._runtime.find(command[0], spec.env.get("PATH"))
+        if program is None:
+            way = self._runtime.remedies.install if command == self._runtime.command else ""
+            way = f" (`{way}`)" if way else ""
+            raise AgentUnavailable(
+                f"{command[0]!r} was not found: install it{way}, or correct the agent's command.",
+                category=ErrorCategory.NOT_INSTALLED,
+            )
+        return replace(spec, command=(program, *command[1:]))
 
     # -- 6: delivery ---------------------------------------------------------------------------
 
@@ -638,6 +664,11 @@ class ChannelBridge:
         """Wait for the hooks of turns that are over, which run after the answer."""
         while self._ending:
             await asyncio.wait(self._ending)
+
+
+def _conversation(run: _Run) -> _Conversation:
+    """Return with which conversation the turn's agent goes on."""
+    return {"session_id": run.session_id or run.fork_of, "fork": run.fork_of is not None}
 
 
 def _result_of(run: _Run) -> AgentDeliveryResult:

@@ -281,13 +281,25 @@ def label_session(session: str, name: str | None, remove: bool) -> None:
     type=click.Choice(["old", "new", "summarize"]),
     help="Which are left out beyond that: the oldest, unseen or with their beginnings, or the new.",
 )
+@click.option(
+    "--gather-ms",
+    type=click.IntRange(0, 60_000),
+    metavar="NUMBER",
+    help="Milliseconds of quiet in a group that talks, before an idle session answers.",
+)
+@click.option(
+    "--gather-most-ms",
+    type=click.IntRange(0, 60_000),
+    metavar="NUMBER",
+    help="How long the first message of such a burst waits at most.",
+)
 @click.option("--reset", is_flag=True, help="Take the session's own settings away.")
 @json_option
 @with_fleet
 async def queue_of_session(
     fleet: "Fleet", /, session: str, reset: bool, as_json: bool, **settings: Any
 ) -> None:
-    """Say what becomes of messages that come while one session is busy.
+    """Say what becomes of messages that come while one session is busy, or in a burst.
 
     Without options it shows that. It holds from the session's next turn on.
     """
@@ -304,7 +316,7 @@ async def queue_of_session(
         echo_json({**holds, "own": [*owned]})
         return
     for name, value in holds.items():
-        echo(f"{name:<12} {value}{OWN if name in owned else ''}")
+        echo(f"{name:<14} {value}{OWN if name in owned else ''}")
 
 
 @sessions.command("trace")

@@ -306,6 +306,9 @@ class Agents(Protocol):
         Raises `AgentUnavailable` when none can be started.
         """
 
+    async def warm_up(self, spec: AgentSpec, *, session_id: str | None, fork: bool = False) -> None:
+        """Begin to get the agent that the next `obtain()` asks for; what fails, that one raises."""
+
     async def discard(self) -> None:
         """End the current agent's whole tree."""
 

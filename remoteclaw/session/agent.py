@@ -70,6 +70,7 @@ class AgentKeeper:
         self._fingerprint = ""
         self._key = ""
         self._watch: asyncio.Task[None] | None = None
+        self._warm_up: tuple[tuple[object, ...], asyncio.Task[AgentProcess]] | None = None
         self._was_warm = False
         self._runtime_name = ""
 
@@ -78,17 +79,45 @@ class AgentKeeper:
     async def obtain(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool = False
     ) -> AgentProcess:
-        """Return an agent of this spec: the attached one, the parked one, or a new one."""
+        """Return an agent of this spec: the one on its way or at hand, the parked, or a new one."""
+        if self._warm_up and self._warm_up[0] == (spec, session_id, fork):
+            (_, starting), self._warm_up = self._warm_up, None
+            agent = await starting  # a stop that cancels us cancels this as well
+            if self._pipes and not self._pipes.has_ended:
+                return agent
+        await self._cancel_warm_up()
+        return await self._obtain(spec, session_id, fork=fork)
+
+    async def warm_up(self, spec: AgentSpec, *, session_id: str | None, fork: bool = False) -> None:
+        """Begin to get the agent that the next `obtain()` asks for; what fails, that one raises."""
+        await self._cancel_warm_up()
+        task = asyncio.create_task(self._obtain(spec, session_id, fork=fork))
+        self._warm_up = (spec, session_id, fork), task
+
+    async def discard(self) -> None:
+        """End the agent's whole tree, whether on its way, attached or parked."""
+        await self._cancel_warm_up()
+        await self._discard()
+
+    async def _cancel_warm_up(self) -> bool:
+        """Forget an agent on its way; return whether what there is of it has to be discarded."""
+        if self._warm_up is None:
+            return False
+        (_, starting), self._warm_up = self._warm_up, None
+        starting.cancel()
+        await asyncio.wait((starting,))
+        return starting.cancelled() or starting.exception() is not None
+
+    async def _obtain(self, spec: AgentSpec, session_id: str | None, *, fork: bool) -> AgentProcess:
         if self._parked:
             await self._attach(spec)
         if self._agent and not fork and self._is_fit(spec, session_id):
             self._was_warm = True
             return self._agent
-        await self.discard()
+        await self._discard()
         return await self._start(spec, session_id, fork=fork)
 
-    async def discard(self) -> None:
-        """End the agent's whole tree, whether attached or parked."""
+    async def _discard(self) -> None:
         if self._parked:
             self._holder = await self._attach_holder(self._parked)
             self._parked = None
@@ -134,8 +163,11 @@ class AgentKeeper:
 
     @property
     def ready(self) -> str | None:
-        """The description of an attached agent, as it will be for the next turn; None without."""
-        if self._agent is None or self._pipes is None or self._pipes.has_ended:
+        """The description of an attached agent, as it will be for the next turn; None without.
+
+        Of one on its way, its turn records where it is.
+        """
+        if self._warm_up or self._agent is None or self._pipes is None or self._pipes.has_ended:
             return None
         self._was_warm = True
         return self.description
@@ -157,6 +189,8 @@ class AgentKeeper:
 
     async def park(self) -> None:
         """Leave the agent warm for the next worker, or end it if it can't be left."""
+        if await self._cancel_warm_up():
+            await self._discard()
         if self._holder is None or self._agent is None:
             return
         if self._pipes:  # what is read behind that look would be lost with the pipes
@@ -180,6 +214,7 @@ class AgentKeeper:
 
     async def abandon(self) -> None:
         """Drop the connection without parking: the holder ends the agent's tree."""
+        await self._cancel_warm_up()
         if self._holder:
             await self._disconnect()
             self._holder.drop()
@@ -218,7 +253,7 @@ class AgentKeeper:
         state = orjson.loads(self._holder.state)
         if state["turn"] != self.finished_turn or state["fingerprint"] != spec.fingerprint:
             log.info("a warm agent does not fit any more and is ended")
-            await self.discard()
+            await self._discard()
             return
         self._fingerprint = state["fingerprint"]
         try:
@@ -226,7 +261,7 @@ class AgentKeeper:
         except Exception:
             # Another version may have left the state. A new agent continues the conversation.
             log.exception("a warm agent can't be taken over and is ended")
-            await self.discard()
+            await self._discard()
 
     async def _start(self, spec: AgentSpec, session_id: str | None, *, fork: bool) -> AgentProcess:
         """Start a new agent, continuing the conversation if it has an id, or a copy of it."""
@@ -258,7 +293,7 @@ class AgentKeeper:
         try:
             return await self._connect(spec, launched.session_id, fork=fork, parked_state=None)
         except AgentUnavailable:
-            await self.discard()
+            await self._discard()
             raise
 
     async def _connect(

@@ -11,7 +11,7 @@ from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Postponement
 from remoteclaw.fleet.turn_asks import TurnAsks
-from remoteclaw.messages import AgentDeliveryResult
+from remoteclaw.messages import AgentDeliveryResult, Turn
 from remoteclaw.protocols import BridgeCallbacks
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.bridge import SessionBridge
@@ -42,6 +42,14 @@ class Asking:
         self._lease = lease
         self._bridge = bridge
         self._record = record
+
+    async def warm_up(self, turn: Turn) -> None:
+        """Begin to start the agent of a turn; what is wrong with it, the turn itself tells."""
+        bridge, state = self._bridge, self._lease.state
+        if bridge.channel and bridge.workspace:
+            with contextlib.suppress(ConfigError):
+                workspace = bridge.workspace(state.project)
+                await bridge.channel.warm_up(turn, model=state.model, workspace=workspace)
 
     async def ask(self, attempt: Attempt) -> AgentDeliveryResult | None:
         """Ask until there is an answer, or a failure to tell; None if the turn is postponed.

@@ -22,7 +22,13 @@ from remoteclaw.messages import Entry
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.bridge import open_bridge
 from remoteclaw.session.inbox import read_inbox
-from remoteclaw.session.queue import Next, after_turn, settling_pause_s, typing_pause_s
+from remoteclaw.session.queue import (
+    Next,
+    after_turn,
+    gathering_pause_s,
+    settling_pause_s,
+    typing_pause_s,
+)
 from remoteclaw.session.turn import TurnRunner
 
 __all__ = ["Drain"]
@@ -100,6 +106,8 @@ class Drain:
                     continue  # a message came before the lease was closed
                 if last:
                     waiting = await _wait_while_typing(lease, runner, waiting, now_ms=last.at_ms)
+                elif turns or lease.state.turn is None:  # one that was begun goes on at once
+                    waiting = await self._gather(lease, runner, waiting)
                 waiting = await self._wait_for_results(lease, waiting)
                 if turns and self._config_has_changed():  # the next drain reads it
                     return await _release(lease, keeper)
@@ -117,6 +125,26 @@ class Drain:
                 case Next.LINGER:
                     await self._linger(lease)
                     last = None  # a message that comes meanwhile is answered at once
+
+    async def _gather(self, lease: Lease, runner: TurnRunner, waiting: list[Entry]) -> list[Entry]:
+        """Wait while people talk to each other, and start the agent meanwhile.
+
+        Return the entries that wait then. Nothing is recorded yet, so nothing can be lost.
+        """
+        if not lease.session.is_shared:
+            return waiting
+        until = boottime() + runner.queue.gather_most_ms / 1000
+        pause_s = await self._gathering_pause_s(runner, waiting)
+        if pause_s:
+            await runner.warm_up(waiting)
+        while pause_s and boottime() < until and not await lease.stays_quiet(pause_s):
+            waiting = await read_inbox(lease)
+            pause_s = await self._gathering_pause_s(runner, waiting)
+        return waiting
+
+    async def _gathering_pause_s(self, runner: TurnRunner, waiting: list[Entry]) -> float:
+        now_ms = await self._fleet.scripts.now_ms()
+        return gathering_pause_s(waiting, runner.queue, now_ms=now_ms) if waiting else 0.0
 
     async def _wait_for_results(self, lease: Lease, waiting: list[Entry]) -> list[Entry]:
         """Wait while results of tasks come that end together; return the entries that wait then."""

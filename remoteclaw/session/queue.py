@@ -24,6 +24,7 @@ __all__ = [
     "Reaction",
     "after_turn",
     "batch_step",
+    "gathering_pause_s",
     "may_be_postponed",
     "newcomer",
     "next_batch",
@@ -127,6 +128,20 @@ def settling_pause_s(waiting: Sequence[Entry], *, now_ms: int) -> float:
         return 0.0
     until_ms = min(waiting[-1].at_ms + SETTLE_MS, waiting[0].at_ms + MOST_SETTLE_MS)
     return max(0, until_ms - now_ms) / 1000
+
+
+def gathering_pause_s(waiting: Sequence[Entry], queue: QueueConfig, *, now_ms: int) -> float:
+    """Return for how many seconds more of a burst may come; 0 if the next turn begins now.
+
+    `now_ms` is on Redis' clock. Only what people say to each other in a group or thread waits, in a
+    mode that answers it together. Anything else that waits, or a full cap, ends the waiting.
+    """
+    is_full = len(waiting) >= (queue.cap or READ_ALL)
+    if is_full or queue.mode in ("followup", "steer") or not all(map(_is_overheard, waiting)):
+        return 0.0
+    newest_ms = waiting[-1].at_ms
+    until_ms = min(newest_ms + queue.gather_ms, waiting[0].at_ms + queue.gather_most_ms)
+    return max(0, until_ms - max(now_ms, newest_ms)) / 1000  # the clock may have been set back
 
 
 # -- what becomes of a batch that has begun -------------------------------------------------------
@@ -285,6 +300,13 @@ def after_turn(ended: Finished, *, turns: int, seconds: float, is_leaving: bool)
 def _is_command(entry: Entry) -> bool:
     """Whether an entry is a command, of the chat or for the agent's CLI."""
     return bool(entry.is_command) or command_of(entry) is not None
+
+
+def _is_overheard(entry: Entry) -> bool:
+    """Whether an entry is what a person said in a group or thread, and not to the agent."""
+    said = entry.message
+    is_said = entry.origin == "chat" and entry.deliver == "channel" and not _is_command(entry)
+    return is_said and said.chat_kind in ("group", "thread") and said.is_addressed is False
 
 
 def _is_result(entry: Entry) -> bool:

@@ -88,6 +88,11 @@ class TurnRunner:
         """The queue settings that hold for the session now."""
         return self._config.queue.of(self._lease.session.provider, self._lease.state.queue)
 
+    async def warm_up(self, waiting: Sequence[Entry]) -> None:
+        """Begin to start the agent for what waits, unless that begins another conversation."""
+        if not await self._resets.why(waiting[0].id, waiting, was_asked=False):
+            await self._asking.warm_up(Turn(self._lease.session, tuple(waiting)))
+
     async def run(self, waiting: Sequence[Entry]) -> Finished | None:
         """Take the next batch of what waits to its outcome; None if it is postponed."""
         plan = next_batch(

@@ -67,6 +67,8 @@ class QueueSettings(Result):
     debounce_ms: int
     cap: int
     drop: str
+    gather_ms: int
+    gather_most_ms: int
     own: tuple[str, ...]
     """Which of these are the session's own, and not the configuration's."""
 
@@ -159,6 +161,8 @@ class QueueParams(Params):
     debounce_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
     cap: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
     drop: Literal["old", "new", "summarize"] | None = None
+    gather_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
+    gather_most_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
     reset: bool = False
     """Whether its own settings are taken away before."""
 

@@ -16,7 +16,7 @@ from remoteclaw.config.model import HooksConfig
 from remoteclaw.errors import ConfigError, ErrorCategory, LeaseLost
 from remoteclaw.events import ToolResultEvent
 from remoteclaw.holder import client, runs
-from remoteclaw.messages import ReplyPayload, SentTarget
+from remoteclaw.messages import Entry, ReplyPayload, SentTarget, SessionKey, Turn
 from remoteclaw.protocols import BridgeCallbacks
 from tests.support.bridges import demo_bridge, script
 from tests.support.processes import is_alive, is_killed, marked_processes, parent
@@ -251,6 +251,23 @@ async def test_hooks_see_the_turn(home: Home) -> None:
     assert isinstance(end_event, AgentEnd)
     assert end_event.success
     assert end_event.duration_ms >= 0
+
+
+async def test_a_hook_that_chooses_a_directory_is_asked_once_of_a_turn(home: Home) -> None:
+    """So the agent is not warmed up for it: the turn starts it where the hook says."""
+    asked: list[object] = []
+    hooks = Hooks()
+    hooks.register("before_runtime_spawn", asked.append)
+    said = message("hello")
+    turn = Turn(SessionKey.of(said, agent="main"), (Entry("1-0", said),))
+
+    async with demo_bridge(home, hooks=hooks) as (bridge, keeper, _):
+        await bridge.warm_up(turn)
+        assert not asked
+        await bridge.handle(turn)
+        assert keeper.description.startswith("new")
+
+    assert len(asked) == 1
 
 
 async def test_a_hook_may_choose_another_directory(home: Home) -> None:

@@ -796,7 +796,7 @@ async def test_a_session_gets_queue_settings_of_its_own(stack: Stack) -> None:
     shown = run(stack, "sessions", "queue", sid, "--mode", "interrupt", "--cap", "3").stdout
 
     assert re.search("mode +interrupt .the session's own.", shown)
-    assert "debounce_ms  0\n" in shown
+    assert "debounce_ms    0\n" in shown
     again = run(stack, "sessions", "queue", sid).stdout
     assert again == shown
     assert "own" not in run(stack, "sessions", "queue", sid, "--reset").stdout

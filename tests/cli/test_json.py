@@ -43,7 +43,7 @@ FACTS = {
     "sessions show SID": f"{SESSION} project started_by has_started worker host lane turn phase "
     "usage conversations",
     "sessions trace SID": "reference session status steps usage error",
-    "sessions queue SID": "mode debounce_ms cap drop own",
+    "sessions queue SID": "mode debounce_ms cap drop gather_ms gather_most_ms own",
     "sessions search hello": "id key at who text",
     "sessions archive SID": "number ended_ms messages why",
     "asks list": ASK,

@@ -15,7 +15,8 @@ FOR_AGENTS = {
     *("channels", "channels.*.reactions", "channels.*.chunk_limit", "channels.*.chunk_unit"),
     *("queue.mode", "queue.debounce_ms", "queue.cap", "queue.drop", "queue.channels"),
     *("queue.channels.*.mode", "queue.channels.*.debounce_ms"),
-    *("queue.channels.*.cap", "queue.channels.*.drop"),
+    *("queue.channels.*.cap", "queue.channels.*.drop", "queue.gather_ms", "queue.gather_most_ms"),
+    *("queue.channels.*.gather_ms", "queue.channels.*.gather_most_ms"),
 }
 #: All that is read once, at a start.
 AT_START = {

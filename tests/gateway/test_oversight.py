@@ -171,6 +171,7 @@ async def test_an_operator_sees_what_is_set_and_sets_it(stack: Stack) -> None:
     assert shown["label"] == "Blue"
     assert shown["queue"] == {
         **{"mode": "steer", "debounceMs": 0, "cap": 7, "drop": "summarize"},
+        **{"gatherMs": 1500, "gatherMostMs": 5000},
         "own": ["mode", "cap"],
     }
     assert bare["label"] is None

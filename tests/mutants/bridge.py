@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a hook that is asked twice of a turn",
+        before='if "before_runtime_spawn" in self._hooks: return',
+        after="await self._run_hooks_before_spawn(self._new_run(turn, BridgeCallbacks(), 0))",
+        test="test_a_hook_that_chooses_a_directory_is_asked_once_of_a_turn",
+    ),
+    Mutant(
         "a day that ends twice when the clocks go back",
         before="datetime.combine(day, wanted, tzinfo=zone)",
         after="datetime.combine(day, wanted.replace(fold=1), tzinfo=zone)",

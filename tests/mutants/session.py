@@ -4,6 +4,60 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a turn for each message of a burst",
+        before="waiting = await self._gather(lease, runner, waiting)",
+        after="pass",
+        test="test_a_burst_is_one_turn_whose_agent_has_started_meanwhile",
+    ),
+    Mutant(
+        "an agent that starts behind the burst",
+        before="if pause_s: await runner.warm_up(waiting)",
+        after="",
+        test="test_a_burst_is_one_turn_whose_agent_has_started_meanwhile",
+    ),
+    Mutant(
+        "an agent that is started twice",
+        before="if self._warm_up and self._warm_up[0] == (spec, session_id, fork):",
+        after="if False:",
+        test="test_a_burst_is_one_turn_whose_agent_has_started_meanwhile",
+    ),
+    Mutant(
+        "a burst that is gathered while people talk",
+        before="waiting[0].at_ms + queue.gather_most_ms)",
+        after="newest_ms + queue.gather_ms)",
+        test="test_what_people_say_to_each_other_is_gathered_and_nothing_else",
+    ),
+    Mutant(
+        "a burst that waits for a clock that was set back",
+        before="until_ms - max(now_ms, newest_ms)",
+        after="until_ms - now_ms",
+        test="test_what_people_say_to_each_other_is_gathered_and_nothing_else",
+    ),
+    Mutant(
+        "a mention that waits",
+        before="and said.is_addressed is False",
+        after="",
+        test="test_what_people_say_to_each_other_is_gathered_and_nothing_else",
+    ),
+    Mutant(
+        "a person's own conversation that waits for others",
+        before="if not lease.session.is_shared: return waiting",
+        after="",
+        test="test_nobody_else_waits",
+    ),
+    Mutant(
+        "a turn that was cut off and waits again",
+        before="elif turns or lease.state.turn is None:",
+        after="else:",
+        test="test_a_turn_that_had_begun_gathers_nothing_when_it_is_begun_again",
+    ),
+    Mutant(
+        "an agent for a conversation that the burst ends",
+        before="if not await self._resets.why(waiting[0].id, waiting, was_asked=False):",
+        after="if True:",
+        test="test_no_agent_starts_for_a_conversation_that_the_burst_ends",
+    ),
+    Mutant(
         "a kind of chat that is guessed though it is known",
         before="kind = kind_of(self._lease.session, [person.message])",
         after="kind = kind_of(self._lease.session)",

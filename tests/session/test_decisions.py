@@ -21,6 +21,7 @@ from remoteclaw.session.queue import (
     Reaction,
     after_turn,
     batch_step,
+    gathering_pause_s,
     may_be_postponed,
     newcomer,
     next_batch,
@@ -202,6 +203,53 @@ def test_a_person_who_may_still_be_typing_is_waited_for(
     queue = QueueConfig.model_validate({"debounce_ms": 1000, **settings})
 
     assert typing_pause_s(waiting, queue, now_ms=now_ms) == expected
+
+
+# -- bursts ---------------------------------------------------------------------------------------
+
+
+def heard(at_ms: int, text: str = "hi", **fields: object) -> Entry:
+    """What people say to each other in a group."""
+    facts = {"chat_kind": "group", "is_addressed": False, **fields}
+    return Entry(f"{at_ms}-0", message(text, **facts))
+
+
+@pytest.mark.parametrize(
+    ("waiting", "settings", "now_ms", "expected"),
+    [
+        ([heard(100)], {}, 100, 1.5),
+        ([heard(100)], {}, 700, 0.9),
+        ([heard(100)], {}, 1600, 0.0),
+        ([heard(100, chat_kind="thread")], {}, 100, 1.5),
+        ([heard(100), heard(900)], {}, 900, 1.5),
+        ([heard(100), heard(4600)], {}, 4600, 0.5),  # the first one has waited long enough
+        ([heard(100), heard(6000)], {}, 6000, 0.0),
+        ([heard(100_000)], {}, 3, 1.5),  # the clock was set back
+        ([heard(100_000), heard(104_000)], {}, 3, 1.0),
+        ([heard(100)], {"mode": "interrupt"}, 100, 1.5),
+        ([heard(100)], {"mode": "followup"}, 100, 0.0),
+        ([heard(100)], {"mode": "steer"}, 100, 0.0),
+        ([heard(100)], {"gather_ms": 0}, 100, 0.0),
+        ([heard(100)], {"gather_most_ms": 0}, 100, 0.0),
+        ([heard(100), heard(101)], {"cap": 2}, 101, 0.0),
+        ([heard(100), heard(101)], {"cap": 0}, 101, 1.5),
+        ([heard(100, chat_kind="direct")], {}, 100, 0.0),
+        ([heard(100, chat_kind=None)], {}, 100, 0.0),
+        ([heard(100, is_addressed=None)], {}, 100, 0.0),
+        ([heard(100), heard(101, is_addressed=True)], {}, 101, 0.0),
+        ([heard(100, is_addressed=True), heard(101)], {}, 101, 0.0),
+        ([heard(100), heard(101, "/new")], {}, 101, 0.0),
+        ([heard(100), caller(101)], {}, 101, 0.0),
+        ([heard(100), result(101)], {}, 101, 0.0),
+        ([heard(100), entry(101, origin="cron")], {}, 101, 0.0),
+    ],
+)
+def test_what_people_say_to_each_other_is_gathered_and_nothing_else(
+    waiting: list[Entry], settings: dict[str, object], now_ms: int, expected: float
+) -> None:
+    queue = QueueConfig.model_validate(settings)
+
+    assert gathering_pause_s(waiting, queue, now_ms=now_ms) == expected
 
 
 # -- what a batch comes to ------------------------------------------------------------------------

@@ -96,7 +96,11 @@ PROMISED = {
         "sessions.archived": (None, "sessionKey limit? before? endedMs", "YYY FFFF"),
         "sessions.trace": (None, "what limit?", "YYY FFFF"),
         "sessions.label": (None, "sessionKey label?", "FYY FFFF"),
-        "sessions.queue": (None, "sessionKey mode? debounceMs? cap? drop? reset?", "FFY FFFF"),
+        "sessions.queue": (
+            None,
+            "sessionKey mode? debounceMs? cap? drop? gatherMs? gatherMostMs? reset?",
+            "FFY FFFF",
+        ),
         "sessions.write": (None, "sessionKey message", "FFY FFFF"),
         "chat.open": (None, "agentId? sessionKey? sender? follow?", "FYY FFFF"),
         "chat.send": (

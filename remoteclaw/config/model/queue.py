@@ -12,7 +12,7 @@ __all__ = ["DropPolicy", "QueueConfig", "QueueMode", "QueueOverride"]
 
 QueueMode = Literal["collect", "followup", "steer", "interrupt"]
 DropPolicy = Literal["old", "new", "summarize"]
-DebounceMs = Annotated[int, Field(ge=0, le=60_000)]
+PauseMs = Annotated[int, Field(ge=0, le=60_000)]
 Cap = Annotated[int, Field(ge=0, le=MOST)]
 
 
@@ -20,22 +20,24 @@ class QueueOverride(Section):
     """Exceptions from `[queue]` for one channel or one session; absent keys are no exceptions."""
 
     mode: Annotated[QueueMode | None, BY_AGENTS] = None
-    debounce_ms: Annotated[DebounceMs | None, BY_AGENTS] = None
+    debounce_ms: Annotated[PauseMs | None, BY_AGENTS] = None
     cap: Annotated[Cap | None, BY_AGENTS] = None
     drop: Annotated[DropPolicy | None, BY_AGENTS] = None
+    gather_ms: Annotated[PauseMs | None, BY_AGENTS] = None
+    gather_most_ms: Annotated[PauseMs | None, BY_AGENTS] = None
 
 
 class QueueConfig(Section):
-    """Messages that arrive while their session is busy.
+    """Messages that arrive while their session is busy, or in a burst.
 
-    An idle session starts at once, whatever is configured here.
+    An idle session starts at once, but for what people say to each other in a group or thread.
     """
 
     mode: Annotated[QueueMode, BY_AGENTS] = "collect"
     """`collect` answers all that waits in one turn, `followup` each message in its own.
     `steer` gives the new message to the agent while it works, and `interrupt` stops the running
     turn for it."""
-    debounce_ms: Annotated[DebounceMs, BY_AGENTS] = 1000
+    debounce_ms: Annotated[PauseMs, BY_AGENTS] = 1000
     """Milliseconds without a new message before the waiting ones are answered: the person may still
     be typing."""
     cap: Annotated[Cap, BY_AGENTS] = 20
@@ -43,6 +45,12 @@ class QueueConfig(Section):
     drop: Annotated[DropPolicy, BY_AGENTS] = "summarize"
     """What goes beyond the cap: the `old` or the `new` messages, whose sender is told;
     `summarize` leaves out the old ones, but shows the agent how each of them began."""
+    gather_ms: Annotated[PauseMs, BY_AGENTS] = 1500
+    """Milliseconds without a new message before an idle session answers what people say to each
+    other in a group or thread; 0 to answer at once. It is for conversations that all people there
+    share, in the modes that answer together. What is said to the agent doesn't wait."""
+    gather_most_ms: Annotated[PauseMs, BY_AGENTS] = 5000
+    """How long the first of these messages waits at most, in milliseconds."""
     channels: Annotated[dict[str, QueueOverride], BY_AGENTS] = Field(default_factory=dict)
     """Exceptions for a channel, by its name."""
 

@@ -13,7 +13,9 @@ from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.messages import SessionKey
 from tests.support.agents import AgentCli
+from tests.support.bridges import script
 from tests.support.cli import run
+from tests.support.conversations import AGENT, prompts
 from tests.support.stack import Stack
 from tests.support.telegram import TelegramBot, file
 from tests.support.telegram.channel import ANN, GROUP, Channel
@@ -56,6 +58,39 @@ async def test_a_person_writes_in_telegram_and_the_agent_answers(
     assert bot.files(ANN).keys() == {"hello-from-the-demo.txt"}
     assert {"status", "stop"} <= {one["command"] for one in bot.commands()}
     assert not [call for call in bot.calls() if "refused" in call]
+
+
+async def test_a_group_s_burst_is_one_turn_and_nobody_waits_in_a_direct_chat(
+    stack: Stack, bot: TelegramBot, directory: Path
+) -> None:
+    """Five people write twelve messages to each other: one question to the agent, one answer."""
+    people = (ANN, 8, 9, 10, 11)
+    about = {
+        "allow": [str(person) for person in people],
+        "groups": {str(GROUP): {"require_mention": False}},
+    }
+    channel = Channel(stack, bot, settings=about)
+    # So long that no time ends the waiting, but the twelfth message.
+    queue = {"debounce_ms": 0, "gather_ms": 60_000, "gather_most_ms": 60_000, "cap": 12}
+    agent = {"runtime": "demo", "command": list(script(directory, AGENT))}
+    channel.configure(agent=agent, queue=queue)
+    await stack.start_worker()
+    channel.start()
+    try:
+        for person in people:
+            bot.say(f"I am {person}", chat=person, by=person)
+        for person in people:
+            await eventually(lambda: f"heard I am {person}," in "".join(bot.texts(person)))  # noqa: B023
+        for number in range(12):
+            bot.say(f"message {number}", chat=GROUP, by=people[number % 5])
+        await eventually(lambda: "heard message 0 + " in "".join(bot.texts(GROUP)))
+        await settled(stack)
+    finally:
+        channel.end()
+
+    (told,) = bot.texts(GROUP)
+    assert told == f"heard {' + '.join(f'message {n}' for n in range(12))}, knew -"
+    assert prompts(stack).count("message 0") == 1
 
 
 async def test_a_stranger_and_a_group_are_answered_as_the_configuration_says(
