@@ -167,6 +167,7 @@ class ChannelBridge:
         limits: Limits | None = None,
         secrets: Collection[str] = (),
         home: Home | None = None,
+        launch_of: SessionKey | None = None,
     ) -> None:
         """`spec` is the template of the agent: the bridge adds the prompts and finds the program.
 
@@ -174,7 +175,8 @@ class ChannelBridge:
         `attachments` keeps the files that come with messages and answers; without it there are
         none. `secrets` are values to hide, in addition to those of the agent's environment and
         of its MCP servers. `home` is the state directory, from which the agent
-        sends no files; by default this user's.
+        sends no files; by default this user's. `launch_of` is the session that agents are
+        launched like: a branch's have the prompt of the conversation that it is a copy of.
         """
         self._spec = spec
         self._runtime = runtime
@@ -187,6 +189,7 @@ class ChannelBridge:
         self._limits = limits or Limits()
         self._secrets = secrets
         self._home = home or Home.default()
+        self._launch_of = launch_of
         self._ending: set[asyncio.Task[None]] = set()
         """Hooks of turns that are over."""
 
@@ -316,7 +319,7 @@ class ChannelBridge:
         """Build two prompts: the plain one is for an agent that can't have RemoteClaw's tools."""
         with_tools, without_tools = (
             build_system_prompt(
-                run.turn.session,
+                self._launch_of or run.turn.session,
                 workspace=run.spec.workspace,
                 runtime=self._runtime.name,
                 zone=self._zone,

@@ -44,6 +44,11 @@ NOBODY_TO_APPROVE = (
 )
 NOT_ALLOWED = "This agent is not allowed to use tools that need a permission."
 
+ONLY_READS = (
+    "A branch of a conversation only looks: it may read files and the web. Say in your answer what "
+    "is to be done, and go on without it."
+)
+
 log = logging.getLogger(__name__)
 
 
@@ -171,6 +176,9 @@ class Conduct:
         match ruling.verdict:
             case "allow":
                 return Decision("allow")
+            case "refuse" if ruling.remedy:
+                self.remedies[ruling.remedy] = None
+                return Decision("deny", ONLY_READS)
             case "refuse":
                 return Decision("deny", NOT_ALLOWED)
         if self._callbacks.on_permission:

@@ -16,7 +16,7 @@ from remoteclaw.bridge.side_effects import arrived
 from remoteclaw.clock import local_time
 from remoteclaw.messages import Entry, Reaction, Turn
 
-__all__ = ["INTERRUPTED", "build_turn_prompt"]
+__all__ = ["BRANCH", "INTERRUPTED", "build_turn_prompt"]
 
 #: How much is shown of a message that was left out, in characters.
 SUMMARY = 160
@@ -33,6 +33,13 @@ MOST_EFFECTS = 50
 _BREAKS = re.compile("\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _ODD = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
+#: What a branch is told with its task: nothing else tells it from the conversation itself.
+BRANCH = (
+    "You are a copy of this conversation for what follows alone; the conversation itself goes on "
+    "elsewhere, with `conversation_now`, which is not yours to do. You work in the same directory: "
+    "look, read and think. What changes something may be refused; say then what is to be done. "
+    "Nobody can answer questions. Your answer goes to the conversation as a result."
+)
 #: What an agent is told whose earlier attempt at the same message was cut off.
 INTERRUPTED = (
     "Your earlier attempt at this message was cut off, perhaps after you had done part of the "
@@ -74,6 +81,7 @@ def build_turn_prompt(
         ]
     if turn.was_interrupted:
         header["note"] = INTERRUPTED
+    header |= _about_branch(turn.entries)
     if effects:
         header["already_done"] = [*map(_about_effect, arrived(effects)[-MOST_EFFECTS:])]
     if denials:
@@ -88,6 +96,22 @@ def build_turn_prompt(
     if more:
         text = "\n".join(_in_lines(entry.message.text) for entry in turn.entries)
     return f"[remoteclaw {_on_one_line(orjson.dumps(header).decode())}]\n\n{text}"
+
+
+def _about_branch(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return what a task is told that knows the conversation of the session that started it."""
+    told = next((entry.provenance for entry in entries if entry.provenance), None)
+    if told is None:
+        return {}
+    about: dict[str, Any] = {}
+    if told.branch_of:
+        about["branch_of"] = clean(told.branch_of, longest=LONGEST_KEY)
+        about["branch_note"] = BRANCH
+    if told.now:
+        about["conversation_now"] = [
+            {"from": _sender(said.name, said.id), "said": said.text} for said in told.now
+        ]
+    return about
 
 
 def _in_lines(text: str) -> str:

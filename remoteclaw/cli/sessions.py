@@ -9,7 +9,7 @@ from remoteclaw.cli.access import load, on_fleet, with_fleet
 from remoteclaw.cli.completion import complete_sessions
 from remoteclaw.cli.output import age, clock, echo, echo_json, facts, json_option, listing
 from remoteclaw.cli.usage import cost_of, in_words
-from remoteclaw.errors import NotFound, RemoteClawError
+from remoteclaw.errors import NotFound
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
@@ -215,23 +215,15 @@ async def fork_session(fleet: "Fleet", session: str, thread: str | None, user: s
     """
     from dataclasses import replace
 
-    from remoteclaw.runtimes import create_cli_runtime
+    from remoteclaw.tasks.branches import copyable
 
     view = await _view(fleet, session)
-
-    def can_fork(name: str) -> bool:
-        try:
-            can = create_cli_runtime(name.partition("|")[0]).capabilities
-        except RemoteClawError:  # of another version
-            return False
-        return can.forks and (can.has_points or view.status == "idle")
-
     target = replace(  # one that people talk with, whatever the other one is
         view.key, user=user or view.key.user, thread=thread or view.key.thread, task=None
     )
     if target == view.key:
         raise click.UsageError("Say what is new: another --thread, or another --from.")
-    names = [name for name in view.session_ids if can_fork(name)]
+    names = copyable(view.session_ids, is_busy=view.status != "idle")
     await fleet.sessions.fork(view, target, names)
     echo(str(target))
 

@@ -16,7 +16,7 @@ from remoteclaw.events import Intent, PermissionEvent
 from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import AgentSpec
 
-__all__ = ["EDITS", "Rule", "Ruling", "decide"]
+__all__ = ["BRANCHES", "EDITS", "Rule", "Ruling", "decide"]
 
 #: Forms of rules, for people.
 _FORMS = (
@@ -41,6 +41,8 @@ _GUARDED = frozenset(
         *(".opencode", "opencode.json", "opencode.jsonc", ".vscode", ".idea"),
     )
 )
+#: The setting that allows a branch more than reading.
+BRANCHES = 'branches = "auto"'
 #: The setting that allows changes of files in the workspace.
 EDITS = 'permissions = "edits"'
 #: The longest rule that a refusal proposes, in characters.
@@ -149,9 +151,11 @@ def decide(event: PermissionEvent, spec: AgentSpec, files: Path) -> Ruling:
         return Ruling("ask")  # no setting answers in a person's name
     if event.plan is not None:  # nor approves in it
         return Ruling("ask", EDITS if spec.permissions == "ask" else "")
-    if spec.permissions == "auto":
+    if spec.only_reads and not _reads(event):
+        return Ruling("refuse", BRANCHES)
+    if spec.conduct == "auto":
         return Ruling("allow")
-    if spec.permissions == "deny":
+    if spec.conduct == "deny":
         return Ruling("refuse")
     # The operator chose those servers, and so allowed their tools.
     if event.server in (OWN_SERVER, *spec.mcp_servers):
@@ -174,9 +178,16 @@ def decide(event: PermissionEvent, spec: AgentSpec, files: Path) -> Ruling:
             for path in intent.paths:
                 is_ordinary &= _is_in(path, workspace, workspace, but=_GUARDED)
             if is_ordinary:
-                verdict: Verdict = "allow" if spec.permissions == "edits" else "ask"
+                verdict: Verdict = "allow" if spec.conduct == "edits" else "ask"
                 return Ruling(verdict, EDITS)
     return Ruling("ask", _remedy(intent, workspace))
+
+
+def _reads(event: PermissionEvent) -> bool:
+    """Whether what is asked for only reads; of RemoteClaw's own tools, their calls decide."""
+    if event.server == OWN_SERVER:
+        return True
+    return event.intent is not None and event.intent.tool in ("Read", "WebFetch", "WebSearch")
 
 
 def _is_allowed(intent: Intent, rules: Iterable[Rule], workspace: Path) -> bool:

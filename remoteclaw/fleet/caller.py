@@ -63,10 +63,12 @@ class Caller:
     grant: Grant | None
     turn: RunningTurn | None
     """None between turns."""
-    parent: SessionKey | None = None
+    parent: SessionKey | None
     """The session that has started it; None for one that people talk with."""
-    depth: int = 0
-    """How many sessions are above it."""
+    launch_of: tuple[SessionKey, int]
+    """The session that its agents are launched like, and how many are above that: its own, but for
+    a branch."""
+    is_branch: bool
 
 
 def call_name(caller: Caller | None, call: str) -> str:

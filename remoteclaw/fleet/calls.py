@@ -7,7 +7,7 @@ remembers the call, does what it asks for, and notes it in the turn's record.
 import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import orjson
@@ -32,17 +32,30 @@ from remoteclaw.fleet.request import CHANGE_MS
 from remoteclaw.fleet.state import STATE_MS, SessionState, pairs
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, Entry, Provenance, SessionKey
+from remoteclaw.protocols import FORK_OF
 
-__all__ = ["CALL_MS", "ToolCalls"]
+__all__ = ["CALL_MS", "Copied", "ToolCalls"]
 
 #: How many digits of a call's name are the name of the task that it starts.
 TASK_DIGITS = 16
 #: How long a call is remembered, so that asking for it again does nothing, in milliseconds.
 CALL_MS = 24 * 3600 * 1000
+#: How many unfinished sessions there may be below one, unless a caller says it.
+MOST_BELOW = 100
 NO_ROOM = (
     "Nothing was done: Redis, which keeps what is sent until it is delivered, has almost no memory "
     "left. That is not your fault. Don't repeat it: say so in your answer, which has room."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a task begins with: a copy of the conversation of the session that starts it."""
+
+    names: Sequence[str] = ()
+    """The conversations that their CLIs can copy, by their names in the session map."""
+    launch_of: tuple[SessionKey, int] | None = None
+    """Of a branch: the session whose launch it has, and how many are above that."""
 
 
 class ToolCalls:
@@ -72,7 +85,7 @@ class ToolCalls:
                 is_whole=len(decoded) == len(entries) > 0,
             )
         grant = Grant.decode(state.grant) if state.grant else None
-        return Caller(state.key, grant, running, state.parent, state.depth)
+        return Caller(state.key, grant, running, state.parent, state.launch_of, state.is_branch)
 
     async def made(self, caller: Caller | None, call: str) -> list[str] | None:
         """Return the result of a call; None if it was not performed."""
@@ -164,16 +177,25 @@ class ToolCalls:
         depth: int,
         label: str | None,
         max_unfinished: int,
+        root: SessionKey | None = None,
+        max_below: int = MOST_BELOW,
+        copied: Copied | None = None,
         people: Sequence[str] = (),
-    ) -> tuple[SessionKey, str]:
+    ) -> tuple[SessionKey, str, str]:
         """Start a session for a task at a place; return its key and the id of its first entry.
 
         A process that begins a turn again, and asks for the same, gets the session that the
-        process before has started. The `parent` may have `max_unfinished` unfinished tasks; the
-        task is done, and its result answered, on behalf of `people`.
-        Raises `CallRefused` if the parent has as many, or another session has the label.
+        process before has started. The `parent` may have `max_unfinished` unfinished tasks, and
+        the `root` of the tree `max_below` below it; the task is done, and its result answered, on
+        behalf of `people`. With `copied`, it begins with a copy of its parent's conversation; the
+        last string is what it begins with: `conversation`, `notes` of it or `nothing`.
+        Raises `CallRefused` if there are as many, or another session has the label.
         """
-        asked = orjson.dumps([str(place), message.text, label])
+        root = root or parent
+        knows = "conversation" if copied else "nothing"
+        asked = orjson.dumps([str(place), message.text, label, knows])
+        copied = copied or Copied()
+        launch_of, depth_of_launch = copied.launch_of or (None, 0)
         digest = hashlib.sha256(asked).hexdigest()[:32]
         # Another process' calls are others, whatever they are called.
         asker = caller.grant.digest[:16] if caller and caller.grant else ""
@@ -190,17 +212,30 @@ class ToolCalls:
                 "children": keys.children(parent.sid),
                 "labels": keys.labels(child.agent),
                 "spawned": keys.spawned(caller.session.sid) if caller else keys.NO_KEY,
+                "parent_state": keys.state(parent.sid),
+                "parent_map": keys.session_map(parent.sid),
+                "parent_record": keys.record(parent.sid),
+                "session_map": keys.session_map(child.sid),
+                "record": keys.record(child.sid),
             },
             {
                 **entry_args(child, entry),
                 "lane": "background",
                 "parent": str(parent),
                 "most": max_unfinished,
+                "root": root.sid,
+                "most_below": max_below,
                 "depth": depth,
                 "label": label,
                 "known_ms": STATE_MS,
                 "digest": digest,
                 "asker": asker,
+                "knows": knows,
+                "branch_of": str(launch_of) if launch_of else None,
+                "branch_depth": depth_of_launch,
+                "mark": FORK_OF,
+                "keep_ms": STATE_MS,
+                "names": copied.names,
             },
             asker=asker,
         )
@@ -210,14 +245,20 @@ class ToolCalls:
                 f"{made[0]} of the sessions that this one has started have not ended yet, which is "
                 "the most: wait for their results, or cancel one with subagents.",
             )
+        if status == "too many":
+            raise CallRefused(
+                "UNAVAILABLE",
+                f"{made[0]} sessions below this conversation have not ended yet, which is the most "
+                "(max_tree in [sessions]): wait for their results, or cancel one with subagents.",
+            )
         if status == "labelled":
             raise CallRefused(
                 "INVALID_REQUEST", f"The label {label!r} is taken: choose another one."
             )
-        key, entry_id, queue = made
+        key, entry_id, queue, *more = made
         started = SessionKey.parse(key)
         await self.waker.try_hint(started, queue)
-        return started, entry_id
+        return started, entry_id, more[0] if more else "nothing"  # one of an older version
 
     async def change(
         self,

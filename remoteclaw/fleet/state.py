@@ -83,6 +83,10 @@ class SessionState:
     """The session that has started it; None for one that people talk with."""
     depth: int
     """How many sessions are above it."""
+    branch_of: SessionKey | None
+    """Of a branch: the session that its agents are launched like, which is no branch itself."""
+    branch_depth: int
+    """How many sessions are above that one."""
     task_entry: str | None
     """The entry that its run is called by: its task, or what it was told after its last result."""
     retried_entry: str | None
@@ -103,6 +107,16 @@ class SessionState:
         return self.model or (agent.model if agent else None)
 
     @property
+    def is_branch(self) -> bool:
+        """Whether it began as a copy of the conversation of the session that started it."""
+        return self.branch_of is not None
+
+    @property
+    def launch_of(self) -> tuple[SessionKey, int]:
+        """The session that its agents are launched like, and how many are above that."""
+        return (self.branch_of, self.branch_depth) if self.branch_of else (self.key, self.depth)
+
+    @property
     def agent_path(self) -> str | None:
         """Where its agent's holder listens, on its host: in the agent's run directory."""
         return None if self.agent_process is None else self.agent_process["path"]
@@ -117,6 +131,7 @@ class SessionState:
         key = SessionKey.parse(text["key"])
         until_ms = _ms(text.get("postponed_until_ms"))
         agent_process, queue, parent = map(text.get, ("agent_process", QUEUE, "parent"))
+        branch_of = text.get("branch_of")
         return cls(
             key=key,
             status=cast(Literal["scheduled", "running"] | None, text.get("status")) or "idle",
@@ -147,6 +162,8 @@ class SessionState:
             title=text.get("title"),
             parent=SessionKey.parse(parent) if parent else None,
             depth=int(text.get("depth", MOST_DEPTH if key.task else 0)),
+            branch_of=SessionKey.parse(branch_of) if branch_of else None,
+            branch_depth=int(text.get("branch_depth", 0)),
             task_entry=text.get("task_entry"),
             retried_entry=text.get("retried_entry"),
             told_entry=text.get("told_entry"),

@@ -37,7 +37,7 @@ from remoteclaw.fleet.caller import Caller
 from remoteclaw.gateway.call import Call, Handler, Subscriber
 from remoteclaw.gateway.limits import Transfers
 from remoteclaw.gateway.principals import Agent, Operator, Principal
-from remoteclaw.gateway.rights import check_allowed
+from remoteclaw.gateway.rights import check_allowed, check_branch
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.tokens import is_same
 from remoteclaw.messages import SessionKey
@@ -164,6 +164,7 @@ class Dispatcher:
         if caller.turn is None:
             raise CallRefused("NO_TURN", "No turn is running for this agent: tools work in a turn.")
         check_allowed(self._config(), caller, method)
+        check_branch(self._config(), caller, method)
 
     def _shown(self, caller: Caller) -> frozenset[str]:
         """Return the tools that are granted to an agent's process and still listed."""
@@ -171,7 +172,8 @@ class Dispatcher:
             return frozenset()
         tools = self._tools.values()
         try:
-            still_listed = listed(self._config(), caller.session, tools, depth=caller.depth)
+            key, depth = caller.launch_of
+            still_listed = listed(self._config(), key, tools, depth=depth)
         except ConfigError:  # the agent is not configured any more
             return frozenset()
         return still_listed & caller.grant.tools

@@ -9,13 +9,21 @@ from remoteclaw.fleet.caller import Caller
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import Tool
 
-__all__ = ["check_allowed", "is_for_owner", "may_see", "may_send", "subject_of_caller"]
+__all__ = [
+    "check_allowed",
+    "check_branch",
+    "is_for_owner",
+    "may_see",
+    "may_send",
+    "subject_of_caller",
+]
 
 
 def subject_of_caller(caller: Caller) -> tool_policy.Subject:
     """Return for whom, and where, the turn that a caller is in uses tools."""
     assert caller.turn is not None, "only a turn has senders"
-    return tool_policy.subject_of(caller.session, caller.turn.entries, depth=caller.depth)
+    key, depth = caller.launch_of
+    return tool_policy.subject_of(key, caller.turn.entries, depth=depth)
 
 
 def is_for_owner(config: Config, caller: Caller) -> bool:
@@ -43,6 +51,19 @@ def check_allowed(config: Config, caller: Caller, tool: Tool) -> None:
             "Say so in your answer."
         )
     raise CallRefused("FORBIDDEN", f"The policy doesn't allow {tool.tool} here{why}")
+
+
+def check_branch(config: Config, caller: Caller, tool: Tool) -> None:
+    """Raise `CallRefused` for a tool that does more than read, in a branch that may only read."""
+    if not caller.is_branch or tool.effect == "none":
+        return
+    _, settings = config.agent(caller.session.agent)
+    if settings.branches == "read":
+        raise CallRefused(
+            "FORBIDDEN",
+            f"A branch only looks: {tool.tool} changes something. Say in your answer what is to be "
+            "done (branches in the agent's table allows more).",
+        )
 
 
 def may_see(

@@ -14,6 +14,7 @@ __all__ = [
     "Entry",
     "Origin",
     "Provenance",
+    "Said",
     "Turn",
     "hops_of",
     "origin_of",
@@ -34,6 +35,18 @@ Origin = Literal["chat", "session", "cron", "result", "operator", "verdict"]
 
 #: How much is quoted of what an operator has written in a chat, in characters.
 MOST_QUOTED = 100
+
+
+class Said(BaseModel):
+    """A message as another conversation is told of it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str
+    """Who has sent it, as they call themselves."""
+    id: str | None
+    """The id of a person; None where no person has sent it."""
+    text: str
 
 
 class Provenance(BaseModel):
@@ -59,6 +72,10 @@ class Provenance(BaseModel):
     """Of a result: the label of its session, if that has one."""
     parent: str | None = None
     """Of a task: the key of the session that gets its result."""
+    branch_of: str | None = None
+    """Of a branch's task: the key of the conversation that it is a copy of."""
+    now: tuple[Said, ...] = ()
+    """Of a branch's task: what the running turn of that conversation is about."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ class AgentSpec:
     """Filled in by the bridge, like `plain_prompt` and `note`."""
     model: str | None = None
     permissions: str = "ask"
+    branch: Literal["", "read", "ask", "auto"] = ""
+    """Of a branch: what it may do of what `permissions` allow, by which it is launched."""
     allow: tuple[str, ...] = ()
     """Rules for what needs no permission; the bridge decides by them, so that a change of them
     restarts no process."""
@@ -69,9 +71,27 @@ class AgentSpec:
     """The note of the last process of the conversation for the next one."""
 
     @property
+    def only_reads(self) -> bool:
+        """Whether all is refused that does more than read."""
+        return self.branch == "read"
+
+    @property
+    def conduct(self) -> str:
+        """The permissions that count when it asks for one, `only_reads` aside."""
+        is_wide = self.branch == "ask" and self.permissions in ("edits", "auto")
+        return "ask" if is_wide else self.permissions
+
+    @property
     def server_names(self) -> tuple[str, ...]:
         """The MCP servers that it has of us."""
         return tuple(dict.fromkeys((*self.mcp_servers, *([OWN_SERVER] if self.tools else ()))))
+
+    @property
+    def unasked_servers(self) -> tuple[str, ...]:
+        """Those of its MCP servers whose tools need no permission; RemoteClaw's calls decide."""
+        if self.permissions == "deny":
+            return ()
+        return tuple(name for name in self.server_names if not self.branch or name == OWN_SERVER)
 
     def without_tools(self) -> "AgentSpec":
         """Return the spec of an agent that has, and is told of, no tools of RemoteClaw's."""
@@ -89,7 +109,7 @@ class AgentSpec:
         parts = (
             *(self.runtime, self.command, version, self.workspace, dict(self.env)),
             *(self.system_prompt, self.model, self.permissions, self.inherit_mcp),
-            *(self.trust_workspace, servers, self.tools, self.own_server),
+            *(self.trust_workspace, servers, self.tools, self.own_server, self.branch),
         )
         data = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(data).hexdigest()

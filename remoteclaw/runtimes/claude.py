@@ -122,7 +122,7 @@ class ClaudeRuntime(BaseRuntime):
             argv.append("--strict-mcp-config")
         allowed = _reading(run_dir / FILES)
         if spec.permissions != "deny":
-            allowed += [f"mcp__{name}" for name in spec.mcp_servers]
+            allowed += [f"mcp__{name}" for name in spec.unasked_servers]
         argv += ["--allowedTools", ",".join(allowed)]
         return Launch(
             argv=tuple(argv),

@@ -96,7 +96,7 @@ class CodexRuntime(BaseRuntime):
                 continue  # ours replaces it
             if not spec.inherit_mcp:
                 options.append(f"mcp_servers.{name}.enabled=false")
-            elif spec.permissions == "deny" and APPROVAL not in own:
+            elif (spec.permissions == "deny" or spec.branch) and APPROVAL not in own:
                 options.append(f'mcp_servers.{name}.{APPROVAL}="prompt"')
         argv = [*spec.command, "app-server"]
         for option in options:
@@ -111,8 +111,8 @@ class CodexRuntime(BaseRuntime):
         may_look = spec.permissions != "deny"
         readable = (Path(spec.workspace), run_dir / FILES) if may_look else ()
         # Codex uses these without a request; under "deny", it asks us.
-        unasked = frozenset(spec.server_names) if may_look else frozenset()
-        return CodexProcess(pipes, readable=readable, unasked=unasked)
+        unasked = frozenset(spec.unasked_servers)
+        return CodexProcess(pipes, readable=readable, unasked=unasked, limits=_limits(spec))
 
 
 class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
@@ -126,11 +126,14 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         *,
         readable: tuple[Path, ...],
         unasked: frozenset[str],
+        limits: Mapping[str, Any],
     ) -> None:
         """It may read in the `readable` directories, the first of which is its workspace.
 
-        It uses the tools of the `unasked` servers without a request.
+        It uses the tools of the `unasked` servers without a request. `limits` hold in each turn in
+        the place of the thread's own.
         """
+        self._limits = limits
         self._peer = RpcPeer(pipes, version=None)
         super().__init__(pipes, self._peer)
         self._readable = readable
@@ -261,7 +264,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
 
     async def _begin(self, prompt: str, images: Sequence[Image]) -> CodexTurn:
         params = {"threadId": self._thread, "input": self._parts(prompt, images)}
-        request = await self._peer.request("turn/start", params)
+        request = await self._peer.request("turn/start", {**params, **self._limits})
         return CodexTurn(
             self._pipes,
             self._peer,
@@ -289,7 +292,7 @@ def _thread(spec: AgentSpec, run_dir: Path) -> dict[str, Any]:
     """Return what a thread of this spec is like."""
     policy, sandbox = _POLICIES[spec.permissions]
     servers = {
-        f"mcp_servers.{name}": _server(server, spec.permissions, run_dir)
+        f"mcp_servers.{name}": _server(server, run_dir, asks=name not in spec.unasked_servers)
         for name, server in spec.mcp_servers.items()
     }
     model = {"model": spec.model} if spec.model else {}
@@ -300,6 +303,18 @@ def _thread(spec: AgentSpec, run_dir: Path) -> dict[str, Any]:
         "config": servers,
         **model,
     }
+
+
+def _limits(spec: AgentSpec) -> dict[str, Any]:
+    """Return what a branch's turns say of permissions: its thread is started as its parent's is.
+
+    Without its parent's sandbox, a parent under "auto" would have another tool for the web, and so
+    another prefix: its branch is asked alone, and refused.
+    """
+    if not spec.only_reads and spec.conduct == spec.permissions:
+        return {}
+    sandbox = {} if spec.permissions == "auto" else {"sandboxPolicy": {"type": "readOnly"}}
+    return {"approvalPolicy": "untrusted", **sandbox}
 
 
 def _trust(spec: AgentSpec) -> str:
@@ -331,12 +346,12 @@ def _own_servers(env: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     return {name: mapping(server) for name, server in servers if re.fullmatch(r"[\w-]+", name)}
 
 
-def _server(server: McpServerConfig, permissions: str, run_dir: Path) -> dict[str, Any]:
+def _server(server: McpServerConfig, run_dir: Path, *, asks: bool) -> dict[str, Any]:
     """Return an MCP server as codex wants it described."""
     common: dict[str, Any] = {
         "startup_timeout_sec": MCP_START_S,
         "tool_timeout_sec": MCP_CALL_S,
-        APPROVAL: "prompt" if permissions == "deny" else "approve",
+        APPROVAL: "prompt" if asks else "approve",
     }
     if server.url is not None:
         return {"url": server.url, "http_headers": server.headers, **common}

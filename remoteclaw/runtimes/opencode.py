@@ -171,13 +171,15 @@ def _permissions(spec: AgentSpec, own: Any, run_dir: Path) -> Any:
     The last rule that fits decides: no name of a server may undo what stands behind it.
     """
     files = {f"{run_dir / FILES}/**": "allow"}
-    if spec.permissions == "auto" and spec.inherit_mcp:
+    is_auto = spec.permissions == "auto" and not spec.branch
+    if is_auto and spec.inherit_mcp:
         return own or {"external_directory": files}
     # Nothing else tells whose a tool is: a server's has its name and this sign before its own.
     hidden = {} if spec.inherit_mcp else {"*_*": "deny"}
-    verdict = "ask" if spec.permissions == "deny" else "allow"
-    servers = {f"{name}_*": verdict for name in spec.mcp_servers}
-    if spec.permissions == "auto":
+    servers = {
+        f"{name}_*": "allow" if name in spec.unasked_servers else "ask" for name in spec.mcp_servers
+    }
+    if is_auto:
         rules: dict[str, Any] = {"*": own} if isinstance(own, str) else mapping(own)
         last = {**hidden, **servers, "doom_loop": "allow", "external_directory": "allow"}
         rules = {name: rule for name, rule in rules.items() if name not in last} | last
@@ -190,6 +192,8 @@ def _permissions(spec: AgentSpec, own: Any, run_dir: Path) -> Any:
             **dict.fromkeys(_ASKED, "ask"),
             "external_directory": {"*": "ask", **files},
         }
+        if spec.permissions == "auto":  # a branch: what its parent doesn't see, it doesn't either
+            rules |= {name: rule for name, rule in mapping(own).items() if rule == "deny"}
     if not spec.inherit_mcp:  # other data of a server's is read with tools of opencode's own
         data = {f"mcp:{name}:*": "allow" for name in spec.mcp_servers}
         rules["read"] = {"*": "allow", "mcp:*": "deny", **data}

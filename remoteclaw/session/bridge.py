@@ -98,7 +98,8 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         trust_workspace=settings.trust_workspace,
         mcp_servers=settings.servers(),
         tools=_tools(lease, config) if access.is_there else None,
-        own_server=home.server_name(lease.sid),
+        own_server=home.server_name(lease.state.launch_of[0].sid),
+        branch=settings.branches if lease.state.is_branch else "",
     )
     files = SessionFiles(fleet.blobs, lease)
     secrets = frozenset(secrets_of(config))
@@ -114,6 +115,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         limits=Limits(settings.start_s, settings.stall_s, settings.turn_s),
         secrets=secrets,
         home=home,
+        launch_of=lease.state.launch_of[0],
     )
 
     def workspace_in(project: str | None) -> str:
@@ -137,7 +139,8 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
 
 def _tools(lease: Lease, config: Config) -> tuple[str, ...]:
     """Return RemoteClaw's tools that the session's agent may be offered."""
-    return tuple(sorted(listed(config, lease.session, TOOLS.values(), depth=lease.state.depth)))
+    key, depth = lease.state.launch_of
+    return tuple(sorted(listed(config, key, TOOLS.values(), depth=depth)))
 
 
 def _keeper(

@@ -23,6 +23,7 @@ from remoteclaw.messages import (
     relays_of,
     via_of,
 )
+from remoteclaw.tasks.branches import conversation_now
 
 __all__ = [
     "in_outcome",
@@ -61,18 +62,27 @@ def provenance_of_message(caller: Caller | None) -> Provenance | None:
 
 
 def provenance_of_task(
-    caller: Caller | None, parent: SessionKey, above: Sequence[SessionKey]
+    caller: Caller | None,
+    parent: SessionKey,
+    above: Sequence[SessionKey],
+    *,
+    is_branch: bool = False,
+    knows_conversation: bool = False,
 ) -> Provenance:
     """Return where a task comes from: its parent, and those `above` it, nearest first.
 
-    All of them get its result, or what comes of that.
+    All of them get its result, or what comes of that. One that knows its parent's conversation is
+    told what that is about now.
     """
+    turn = caller.turn if caller else None
     return Provenance(
         by=str(parent),
         via=(*(key.sid for key in reversed(above)), parent.sid),
-        hops=caller.turn.hops + 1 if caller and caller.turn else 1,
-        relays=caller.turn.relays if caller and caller.turn else 0,
+        hops=turn.hops + 1 if turn else 1,
+        relays=turn.relays if turn else 0,
         parent=str(parent),
+        branch_of=str(parent) if is_branch else None,
+        now=conversation_now(turn.entries) if knows_conversation and turn else (),
     )
 
 

@@ -5,14 +5,17 @@ When the task's turn ends, its result is appended to the session that started it
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller
+from remoteclaw.fleet.calls import Copied
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.messages import SessionKey
+from remoteclaw.tasks.branches import copyable
 from remoteclaw.tasks.entries import message_between, provenance_of_task
 
 __all__ = ["check_depth", "check_direction", "check_hops", "spawn"]
@@ -30,29 +33,44 @@ async def spawn(
     label: str | None,
     people: Sequence[str],
     side_effect: Mapping[str, Any],
-) -> tuple[SessionKey, str]:
+    knows_conversation: bool = False,
+) -> tuple[SessionKey, str, str]:
     """Start a task's session; return its key and the id of its first entry.
 
     `caller` is None for an operator. `parent` gets the result; `session` has agent, chat and user
     of the new session, and `people` are those whose rights it has, each as CHANNEL:ID.
     `side_effect` is noted with the caller's turn. Idempotent by `call_id`; in a repeated turn, by
-    agent, place, prompt and label. Raises `CallRefused` if the parent has `max_children`
-    unfinished tasks, or another session has the label.
+    agent, place, prompt and label. A task that `knows_conversation` begins with a copy of its
+    parent's, and is a branch of it if agent and place are the same; the last string is what it
+    begins with: `conversation`, `notes` or `nothing`. Raises `CallRefused` if the parent has
+    `max_children` unfinished tasks, or the tree `max_tree`, or another session has the label.
     """
     sender = caller.session if caller else None
     above = await fleet.sessions.above(parent)
+    is_own = replace(parent.key, task=None) == session
+    is_branch = knows_conversation and is_own
+    copied = None
+    if knows_conversation:
+        is_busy = parent.status != "idle"
+        names = copyable(parent.session_ids, is_busy=is_busy) if is_own else []
+        copied = Copied(names, parent.launch_of if is_branch else None)
     started = await fleet.calls.spawn(
         caller,
         call_id,
         session,
         message_between(sender, session, prompt, name=f"session-{call_id}"),
         note=side_effect,
-        provenance=provenance_of_task(caller, parent.key, above),
+        provenance=provenance_of_task(
+            caller, parent.key, above, is_branch=is_branch, knows_conversation=knows_conversation
+        ),
         people=people,
         parent=parent.key,
         depth=parent.depth + 1,
         label=label,
         max_unfinished=config.sessions.max_children,
+        root=above[-1] if above else parent.key,
+        max_below=config.sessions.max_tree,
+        copied=copied,
     )
     await fleet.work.announce((parent.key, *above))
     return started

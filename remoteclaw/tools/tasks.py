@@ -13,13 +13,16 @@ __all__ = ["METHODS"]
 
 class SpawnParams(Params):
     prompt: Text
-    """The task, in full: the new session knows nothing of this conversation."""
+    """The task, in full: the new session knows nothing of this conversation, unless `knows` says
+    so."""
     agent_id: Id | None = None
     """Another agent, from agents_list."""
     channel: Id | None = None
     """Owners only: another chat to work for, as CHANNEL:CHAT."""
     label: Label | None = None
     """A name for the session, unique for its agent."""
+    knows: Literal["nothing", "conversation"] = "nothing"
+    """`conversation`: it begins as a copy of this one (a branch), and only looks and thinks."""
 
 
 class SpawnResult(Result):
@@ -29,6 +32,10 @@ class SpawnResult(Result):
     """Names the task: subagents shows and cancels it."""
     child_session_key: str
     label: str | None = None
+    knows: Literal["nothing", "notes", "conversation"]
+    """What it begins with: a copy of this conversation, notes of what was said here, or nothing."""
+    note: str | None = None
+    """Why that is less than was asked for."""
 
 
 class SubagentsTarget(Params):

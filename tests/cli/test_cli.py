@@ -203,7 +203,7 @@ async def test_a_session_has_the_model_that_was_chosen_for_it(stack: Stack) -> N
 
 async def test_a_session_shows_what_it_has_started(stack: Stack) -> None:
     alice = (await stack.append("hello")).session
-    child, _ = await stack.fleet.calls.spawn(
+    child, _, _ = await stack.fleet.calls.spawn(
         None,
         "call",
         alice,

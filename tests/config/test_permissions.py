@@ -1,13 +1,16 @@
 """What an agent may do without asking, decided for requests as the CLIs' own tools make them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from remoteclaw.config.model import AgentConfig
 from remoteclaw.config.permissions import Rule, Ruling, decide
 from remoteclaw.events import Intent, PermissionEvent, Question
+from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec
 
 
@@ -31,10 +34,15 @@ def verdict(
     *allow: str,
     permissions: str = "ask",
     server: str | None = None,
+    branch: Literal["", "read", "ask", "auto"] = "",
 ) -> str:
     event = PermissionEvent("1", "a tool", {}, server, intent)
     spec = AgentSpec(
-        "claude", ("claude",), str(workspace), env={}, permissions=permissions, allow=allow
+        *("claude", ("claude",), str(workspace)),
+        env={},
+        permissions=permissions,
+        branch=branch,
+        allow=allow,
     )
     return decide(event, spec, workspace.parent / "files").verdict
 
@@ -141,6 +149,48 @@ def test_all_and_nothing_stay_what_they_are(workspace: Path) -> None:
     assert verdict(workspace, None, server="remoteclaw", permissions="deny") == "refuse"
     assert verdict(workspace, None, server="remoteclaw") == "allow"
     assert verdict(workspace, None, server="another") == "ask"
+
+
+# -- branches -------------------------------------------------------------------------------------
+
+
+def test_a_branch_reads_what_its_parent_may_read_and_nothing_more(workspace: Path) -> None:
+    for permissions in ("auto", "edits", "ask"):
+        inside = Intent("Read", paths=("a/x",))
+        assert verdict(workspace, inside, permissions=permissions, branch="read") == "allow"
+        own = verdict(workspace, None, permissions=permissions, branch="read", server="remoteclaw")
+        assert own == "allow"  # its call decides
+        for intent in (None, bash("ls"), edit("new.txt")):
+            assert verdict(workspace, intent, permissions=permissions, branch="read") == "refuse"
+        other = verdict(workspace, None, permissions=permissions, branch="read", server="another")
+        assert other == "refuse"
+    web = Intent("WebFetch", url="https://example.org")
+    assert verdict(workspace, web, permissions="auto", branch="read") == "allow"
+    assert verdict(workspace, web, branch="read") == "ask"
+    assert verdict(workspace, inside, permissions="deny", branch="read") == "refuse"
+
+
+def test_a_branch_may_more_where_that_is_configured_and_never_more_than_its_parent(
+    workspace: Path,
+) -> None:
+    for permissions, as_ask, as_auto in (
+        *(("auto", "ask", "allow"), ("edits", "ask", "allow"), ("ask", "ask", "ask")),
+        ("deny", "refuse", "refuse"),
+    ):
+        asked, free = (
+            verdict(workspace, edit("new.txt"), permissions=permissions, branch=branch)
+            for branch in ("ask", "auto")
+        )
+        assert (asked, free) == (as_ask, as_auto)
+
+
+def test_a_branch_asks_for_tools_of_other_servers(workspace: Path) -> None:
+    servers = {name: McpServerConfig(command="x") for name in ("remoteclaw", "other")}
+    spec = AgentSpec("claude", ("claude",), str(workspace), env={}, mcp_servers=servers)
+
+    assert spec.unasked_servers == ("remoteclaw", "other")
+    assert replace(spec, branch="read").unasked_servers == ("remoteclaw",)
+    assert replace(spec, permissions="deny").unasked_servers == ()
 
 
 # -- allow ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 from remoteclaw.config.model import Config
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.calls import Copied
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
@@ -254,7 +255,7 @@ async def test_what_a_task_is_told(lossy: tuple[Fleet, Proxy]) -> None:
 async def spawned(fleet: Fleet) -> SessionKey:
     """Have a session whose task has ended, and return it."""
     await begun(fleet)
-    child, entry_id = await fleet.calls.spawn(
+    child, entry_id, _ = await fleet.calls.spawn(
         None,
         "task",
         SESSION,
@@ -319,3 +320,26 @@ async def test_what_a_turn_does(lossy: tuple[Fleet, Proxy]) -> None:
 
     assert lost.reached.is_set()
     assert await fleet.scripts.client.hget(keys.state(lease.sid), "doing") == b'{"tool":"Bash"}'
+
+
+async def test_a_branch_is_started_once(lossy: tuple[Fleet, Proxy]) -> None:
+    fleet, proxy = lossy
+    lost = lose(proxy, "call_spawn")
+
+    child, _, _ = await fleet.calls.spawn(
+        None,
+        "a call",
+        SESSION,
+        message("look"),
+        note=None,
+        provenance=Provenance(by=str(SESSION)),
+        parent=SESSION,
+        depth=1,
+        label=None,
+        max_unfinished=5,
+        copied=Copied((), (SESSION, 0)),
+    )
+
+    assert lost.reached.is_set()
+    assert len(await fleet.sessions.children(SESSION.sid)) == 1
+    assert await fleet.scripts.client.xlen(keys.inbound(child.sid)) == 1

@@ -191,7 +191,7 @@ MUTANTS = (
     ),
     Mutant(
         "edits that nobody allowed",
-        before='"allow" if spec.permissions == "edits" else "ask"',
+        before='"allow" if spec.conduct == "edits" else "ask"',
         after='"allow"',
         test="test_edits_are_files_of_the_workspace",
     ),
@@ -242,5 +242,11 @@ MUTANTS = (
         before="max(self.keep_days, 1)",
         after="self.keep_days",
         test="test_without_a_record_the_page_s_chats_are_there",
+    ),
+    Mutant(
+        "a branch whose CLI changes something",
+        before="if spec.only_reads and not _reads(event):",
+        after="if False:",
+        test="test_a_branch_reads_what_its_parent_may_read_and_nothing_more",
     ),
 )

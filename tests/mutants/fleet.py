@@ -306,4 +306,10 @@ MUTANTS = (
         after="found = None",
         test="test_who_works_on_what_is_told_and_what_is_warm_then",
     ),
+    Mutant(
+        "a branch in the place of a task with the same prompt",
+        before="asked = orjson.dumps([str(place), message.text, label, knows])",
+        after="asked = orjson.dumps([str(place), message.text, label])",
+        test="test_an_attempt_that_begins_anew_gets_the_branch_of_the_one_before",
+    ),
 )

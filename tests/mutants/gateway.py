@@ -176,7 +176,7 @@ MUTANTS = (
     ),
     Mutant(
         "a spawned session with all rights",
-        before="caller.turn.entries, depth=caller.depth)",
+        before="caller.turn.entries, depth=depth)",
         after="caller.turn.entries)",
         test="test_a_task_may_no_more_than_its_depth",
     ),
@@ -686,6 +686,12 @@ MUTANTS = (
         before="loop.run_in_executor(_LOOKING, _excerpts, records, words)",
         after="loop.run_in_executor(None, _excerpts, records, words)",
         test="test_searches_wait_for_each_other",
+    ),
+    Mutant(
+        "a branch whose tools change something",
+        before='if not caller.is_branch or tool.effect == "none":',
+        after="if True:",
+        test="test_its_tools_are_its_parents_and_those_that_change_something_are_refused",
     ),
     Mutant(
         "a task that any session above it tells things",

@@ -162,13 +162,13 @@ MUTANTS = (
     ),
     Mutant(
         "codex believes what a configured tool says of itself",
-        before='"prompt" if permissions == "deny" else "approve"',
-        after='"auto" if permissions == "deny" else "approve"',
+        before='"prompt" if asks else "approve"',
+        after='"auto" if asks else "approve"',
         test="test_who_may_do_nothing_uses_no_tool_of_a_server[codex-False]",
     ),
     Mutant(
         "codex believes what a tool of the user's own servers says of itself",
-        before='elif spec.permissions == "deny" and APPROVAL not in own:',
+        before='elif (spec.permissions == "deny" or spec.branch) and APPROVAL not in own:',
         after="elif False:",
         test="test_who_may_do_nothing_uses_no_tool_of_a_server[codex-True]",
     ),
@@ -343,5 +343,23 @@ MUTANTS = (
         before='argv += ["--permission-mode", "default"]',
         after="",
         test="test_the_real_claude_plans_and_follows",
+    ),
+    Mutant(
+        "a branch of claude's with half a turn",
+        before="if ID.fullmatch(point):",
+        after="if False:",
+        test="test_two_branches_begin_where_their_conversation_at_work_was[claude]",
+    ),
+    Mutant(
+        "a branch of codex' with half a turn",
+        before="if fork and self._point:",
+        after="if False:",
+        test="test_two_branches_begin_where_their_conversation_at_work_was[codex]",
+    ),
+    Mutant(
+        "a branch of codex' that is asked nothing",
+        before='return {"approvalPolicy": "untrusted", **sandbox}',
+        after="return {}",
+        test="test_a_branch_changes_nothing[codex]",
     ),
 )

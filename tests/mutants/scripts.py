@@ -899,7 +899,7 @@ MUTANTS = (
     ),
     Mutant(
         "a copy of a conversation elsewhere",
-        before="if project then redis.call('HSET', keys.new_state, 'project', project) end",
+        before="if project then redis.call('HSET', target.state, 'project', project) end",
         after="",
         test="test_a_copy_of_a_conversation_is_in_its_project",
     ),
@@ -1322,5 +1322,29 @@ MUTANTS = (
         after="",
         test="test_those_above_are_told_of_each_change",
         within="finish",
+    ),
+    Mutant(
+        "a branch of a conversation in its first turn",
+        before="if id and (not running or finished) then",
+        after="if id then",
+        test="test_in_a_first_turn_there_is_nothing_to_copy",
+    ),
+    Mutant(
+        "a branch that asks for another model",
+        before="if model then redis.call('HSET', keys.state, 'model', model) end",
+        after="",
+        test="test_it_begins_with_a_copy_at_the_last_finished_turn",
+    ),
+    Mutant(
+        "any number of sessions below one conversation",
+        before="if below >= tonumber(args.most_below) then",
+        after="if false then",
+        test="test_how_many_may_be_unfinished_below_one_conversation",
+    ),
+    Mutant(
+        "sessions that wait for their own count for nothing",
+        before="if below > 0 or is_awaited(child) then",
+        after="if is_awaited(child) then",
+        test="test_how_many_may_be_unfinished_below_one_conversation",
     ),
 )

@@ -495,4 +495,16 @@ MUTANTS = (
         after="",
         test="test_the_next_turn_of_the_conversation_is_told_what_works_for_it",
     ),
+    Mutant(
+        "a branch with the prompt of a task",
+        before="launch_of=lease.state.launch_of[0],",
+        after="launch_of=None,",
+        test="test_two_branches_begin_where_their_conversation_at_work_was[claude]",
+    ),
+    Mutant(
+        "a branch with the tools of a task",
+        before="key, depth = lease.state.launch_of",
+        after="key, depth = lease.session, lease.state.depth",
+        test="test_its_tools_are_its_parents_and_those_that_change_something_are_refused",
+    ),
 )

@@ -47,7 +47,7 @@ async def spawn(
     if lease:
         await lease.grant(call[0] * 64, ["sessions_spawn"])
         caller = await stack.fleet.calls.caller(parent.sid)
-    return await stack.fleet.calls.spawn(
+    key, entry, _ = await stack.fleet.calls.spawn(
         caller,
         call,
         parent,
@@ -59,6 +59,7 @@ async def spawn(
         label=None,
         max_unfinished=5,
     )
+    return key, entry
 
 
 async def test_results_that_wait_behind_the_command_are_not_told_to_the_next_agent(

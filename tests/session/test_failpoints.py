@@ -366,7 +366,7 @@ async def test_a_worker_with_a_task_of_another_session_at(
     parent = SessionKey("main", "test", "default", "chat-1", word)
     task = message(f"first{word}", from_=word)
     failpoint = lab.proxy.arm(step, side)
-    child, entry_id = await lab.stack.fleet.calls.spawn(
+    child, entry_id, _ = await lab.stack.fleet.calls.spawn(
         None,
         word,
         parent,
@@ -411,7 +411,7 @@ async def test_a_worker_whose_task_is_told_something_at(
     await lab.stack.outcome(begun)
     await lab.stack.until_idle(begun)
     parent = begun.session
-    child, entry_id = await fleet.calls.spawn(
+    child, entry_id, _ = await fleet.calls.spawn(
         None,
         word,
         parent,

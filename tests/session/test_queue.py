@@ -100,7 +100,7 @@ async def test_interrupt_stops_the_turn_for_the_new_message(agent: Stack) -> Non
 async def result(stack: Stack, parent: Accepted, task: str) -> Accepted:
     """Have a session that another one has started do its task; return the result's entry."""
     key = parent.session
-    child, entry_id = await stack.fleet.calls.spawn(
+    child, entry_id, _ = await stack.fleet.calls.spawn(
         None,
         task,
         key,

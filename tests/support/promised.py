@@ -33,7 +33,7 @@ PROMISED = {
         "sessions.list": ("sessions_list", "filter? limit?", "YYY YYYT"),
         "chat.history": ("sessions_history", "sessionKey limit? before?", "YYY YYYT"),
         "sessions.send": ("sessions_send", "sessionKey? label? message timeout?", "FYY YYFT"),
-        "sessions.spawn": ("sessions_spawn", "prompt agentId? channel? label?", "FYY YYFT"),
+        "sessions.spawn": ("sessions_spawn", "prompt agentId? channel? knows? label?", "FYY YYFT"),
         "sessions.status": ("session_status", "sessionKey?", "YYY YYYT"),
         "agents.list": ("agents_list", "", "YYY YYYT"),
         "sessions.subagents": ("subagents", "action? message? params?", "FYY YYFT"),

@@ -84,6 +84,10 @@ class AgentConfig(Section):
     `Bash(git status)` is that command, `Bash(npm test:*)` also with more words behind it,
     `Edit(docs/**)`, `Read(~/notes/**)`, `Read(//etc/hosts)`, `WebFetch(domain:example.org)`,
     `mcp__SERVER__TOOL`; `Read` alone is every file."""
+    branches: Annotated[Literal["read", "ask", "auto"], BY_PEOPLE] = "read"
+    """What a branch may do of what `permissions` and the policy allow, as it works in the same
+    directory as the conversation that it is a copy of: `read` files and the web, and use
+    RemoteClaw's tools that change nothing; `ask` like `permissions = "ask"`; `auto` all of it."""
     trust_workspace: Annotated[bool, BY_PEOPLE] = False
     """Whether what the CLI finds in the workspace tells it what to do: its CLAUDE.md, its settings,
     and hooks and MCP servers, which run as you. Who can write there could then do that too."""

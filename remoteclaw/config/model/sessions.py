@@ -46,6 +46,8 @@ class SessionsConfig(Section):
     and those may not."""
     max_children: Annotated[int, BY_PEOPLE] = Field(default=5, ge=1, le=20)
     """How many unfinished sessions one session may have started."""
+    max_tree: Annotated[int, BY_PEOPLE] = Field(default=10, ge=1, le=100)
+    """How many unfinished sessions there may be below one conversation, at any depth."""
     max_hops: Annotated[int, BY_PEOPLE] = Field(default=30, ge=1, le=1000)
     """How many turns in a row may each be started by the one before; after that, a person or a cron
     job has to write first."""

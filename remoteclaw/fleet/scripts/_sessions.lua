@@ -19,16 +19,32 @@ local function descendants(sid)
   return found
 end
 
+-- Whether a session has work of its own whose result is awaited.
+local function is_awaited(sid)
+  local newest = redis.call('XREVRANGE', 'rc:in:{' .. sid .. '}', '+', '-', 'COUNT', 1)[1]
+  local unwanted = redis.call('HGET', 'rc:st:{' .. sid .. '}', 'unwanted_entry')
+  return newest and not id_at_most(newest[1], unwanted)
+end
+
 -- Whether a session, or one that it has started, has work whose result is awaited.
 local function is_unfinished(sid)
   local all = descendants(sid)
   all[#all + 1] = sid
   for _, each in ipairs(all) do
-    local newest = redis.call('XREVRANGE', 'rc:in:{' .. each .. '}', '+', '-', 'COUNT', 1)[1]
-    local unwanted = redis.call('HGET', 'rc:st:{' .. each .. '}', 'unwanted_entry')
-    if newest and not id_at_most(newest[1], unwanted) then return true end
+    if is_awaited(each) then return true end
   end
   return false
+end
+
+-- How many of the sessions below one have work whose result is awaited, or wait for one that has.
+local function unfinished_below(sid)
+  local count = 0
+  for _, child in ipairs(redis.call('ZRANGE', 'rc:kids:{' .. sid .. '}', 0, -1)) do
+    local below = unfinished_below(child)
+    count = count + below
+    if below > 0 or is_awaited(child) then count = count + 1 end
+  end
+  return count
 end
 
 -- Of the sessions that a session has started: those that are idle, and how many are not.

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused
@@ -30,7 +31,7 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
         "text": params.prompt,
         "ts": now_ms(),
     }
-    started, entry_id = await spawn(
+    started, entry_id, knows = await spawn(
         call.fleet,
         call.config,
         call.caller,
@@ -41,6 +42,7 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
         label=params.label,
         people=call.people(parent.key),
         side_effect=side_effect,
+        knows_conversation=params.knows == "conversation",
     )
     call.note(side_effect)
     return contract.SpawnResult(
@@ -48,7 +50,20 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
         run_id=f"{started.sid}-{entry_id}",
         child_session_key=str(started),
         label=params.label,
+        knows=_knows(knows),
+        note=_LESS.get(knows) if params.knows == "conversation" else None,
     )
+
+
+#: What is said of a session that knows less than was asked for, by what it begins with.
+_LESS = {
+    "notes": "It begins with notes of what was said here: its agent can't copy the conversation.",
+    "nothing": "Nothing could be copied: it is told what this turn is about, and the task.",
+}
+
+
+def _knows(told: str) -> Literal["nothing", "notes", "conversation"]:
+    return "conversation" if told == "conversation" else "notes" if told == "notes" else "nothing"
 
 
 async def _new_session(call: Call, params: contract.SpawnParams, parent: SessionKey) -> SessionKey:

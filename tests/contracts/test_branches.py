@@ -1,0 +1,202 @@
+"""Branches: copies of a conversation that look and think for it while it works."""
+
+import asyncio
+import json
+import os
+import signal
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.host.process import is_alive
+from tests.conftest import required
+from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.doors import gateway_process
+from tests.support.prefixes import added, asked
+from tests.support.processes import children
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+#: Those that copy a conversation at work.
+COPYING = ("claude", "codex")
+
+
+@pytest.fixture(params=COPYING)
+def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> AgentCli:
+    return required(request.param, model_server)
+
+
+@pytest.fixture
+async def served(stack: Stack) -> AsyncIterator[Stack]:
+    """A stack with a gateway, so that its agents have tools."""
+    async with gateway_process(stack):
+        yield stack
+
+
+def word(text: str) -> str:
+    """Return a text that no other request has."""
+    return f"{text}-{uuid.uuid4().hex[:8]}"
+
+
+def branch(prompt: str) -> str:
+    """Return what has a session start a branch of itself."""
+    params = {"prompt": prompt, "knows": "conversation"}
+    return f"TOOL:sessions_spawn:{json.dumps(params)}"
+
+
+async def configure(stack: Stack, cli: AgentCli, directory: Path, **more: Any) -> Path:
+    """Have two workers and an agent that may do all; return its workspace."""
+    workspace = directory / "workspace"
+    workspace.mkdir()
+    settings = cli.config(workspace=str(workspace), **{"permissions": "auto", **more})
+    stack.configure(settings, channels={"test": {"owners": ["alice"]}})
+    for _ in range(2):
+        await stack.start_worker()
+    return workspace
+
+
+async def results(stack: Stack, accepted: Accepted, count: int) -> list[str]:
+    """Return what so many tasks of a session came to, once all are told."""
+
+    async def told() -> list[str]:
+        lines = (await stack.fleet.sessions.record(accepted.session.sid)).splitlines()
+        said = [line for line in map(orjson.loads, lines) if line["role"] == "user"]
+        found = [line["text"] for line in said if line["from"].startswith("the session ")]
+        return found if len(found) >= count else []
+
+    found = await eventually(told)
+    await stack.until_idle(accepted)
+    assert await told() == found
+    return list(found)
+
+
+def asked_of_branch(model: ModelServerProcess, text: str) -> dict[str, Any]:
+    """Return the first request of the branch that has this text in its task."""
+    lines = model.bodies().splitlines()
+    return next(json.loads(line) for line in lines if "branch_of" in line and text in line)
+
+
+def as_cached(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a request as it is cached: codex names its threads and messages in it."""
+    body.pop("prompt_cache_key", None)
+    for item in body.get("input", ()):
+        item.pop("id", None)
+    return body
+
+
+async def test_two_branches_begin_where_their_conversation_at_work_was(
+    cli: AgentCli, served: Stack, directory: Path
+) -> None:
+    """Their model reads nothing anew: not a byte differs up to the last finished turn."""
+    stack = served
+    workspace = await configure(stack, cli, directory)
+    first, one, two = word("my colour is green"), word("one"), word("two")
+    await stack.ask(f"SAY:{first}")
+    wait = "SHELL:touch began; until [ -e go-on ]; do sleep 0.05; done"
+    busy = await stack.append(f"{branch(f'SAY:{one}')} {branch(f'SAY:{two}')} {wait}")
+    await eventually((workspace / "began").exists)
+    running = asyncio.create_task(results(stack, busy, 2))
+
+    async def are_done() -> bool:
+        views = await stack.fleet.sessions.children(busy.session.sid)
+        return len(views) == 2 and all(view.finished_turn for view in views)
+
+    await eventually(are_done)
+    (workspace / "go-on").touch()
+    assert sorted(await running) == sorted([one, two])
+
+    before = as_cached(asked(cli.model, first))
+    for text in (one, two):
+        new = added(before, as_cached(asked_of_branch(cli.model, f"SAY:{text}")))
+        assert "assistant" in new[0]["role"]
+        assert "conversation_now" in json.dumps(new[-1])
+        assert "go-on" not in json.dumps(new[:-1])
+
+
+async def test_a_branch_changes_nothing(cli: AgentCli, served: Stack, directory: Path) -> None:
+    """Its launch is its parent's, who may do all: it is refused at the call, in words."""
+    stack = served
+    workspace = await configure(stack, cli, directory)
+    await stack.ask("SAY:hello")
+    sending = {"target": "test:chat-2", "message": "boo"}
+    writes = branch("TOOL:message_send:" + json.dumps(sending) + "\nSHELL:touch written")
+    looks = branch("TOOL:sessions_list:{}\nSHELL:cat note")
+    (workspace / "note").write_text("what is written there")
+    busy = await stack.append(f"{writes} {looks}")
+    said = "\n".join(await results(stack, busy, 2))
+
+    assert not (workspace / "written").exists()
+    assert "what is written there" in said
+    told = cli.model.bodies()
+    assert "A branch only looks: message_send changes something" in told
+    if cli.name == "claude":
+        assert "A branch of a conversation only looks" in told
+    else:
+        assert 'branches = "auto"' in said
+    assert await stack.ask("SHELL:touch written") is not None
+    assert (workspace / "written").exists()
+
+
+async def kill_all(stack: Stack) -> None:
+    """Kill every work-horse, and let their sessions be taken over at once."""
+    horses = [horse for worker in stack.workers for horse in children(worker.pid)]
+    for horse in horses:
+        os.kill(horse, signal.SIGKILL)
+    released = 0
+
+    async def are_all_released() -> bool:
+        nonlocal released
+        released += await stack.fleet.sweeper.release_dead(stack.home.host_id, is_alive)
+        return released >= len(horses)
+
+    await eventually(are_all_released)
+    await stack.fleet.sweeper.sweep()
+
+
+async def test_a_branch_whose_worker_is_killed_is_the_same_copy(
+    cli: AgentCli, served: Stack, directory: Path
+) -> None:
+    """Its parent's is killed as well; there is one branch, with one result."""
+    stack = served
+    workspace = await configure(stack, cli, directory, branches="auto")
+    first = word("my colour is green")
+    await stack.ask(f"SAY:{first}")
+    wait = "until [ -e go-on ]; do sleep 0.05; done"
+    task = f"SHELL:touch branch; {wait}; echo ended\nRECALL"
+    busy = await stack.append(f"{branch(task)} SHELL:touch parent; {wait}")
+    for _ in range(2):
+        for name in ("branch", "parent"):
+            await eventually((workspace / name).exists)
+            (workspace / name).unlink()
+        await kill_all(stack)
+    (workspace / "go-on").touch()
+    (result,) = await results(stack, busy, 1)
+
+    assert "DONE" in result
+    assert "ended" in result
+    assert first in result
+    assert len(await stack.fleet.sessions.children(busy.session.sid)) == 1
+
+
+async def test_a_cli_that_copies_no_conversation_at_work_begins_with_notes(
+    served: Stack, directory: Path, model_server: ModelServerProcess
+) -> None:
+    stack = served
+    cli = required("opencode", model_server)
+    workspace = await configure(stack, cli, directory)
+    first, one = word("my colour is green"), word("one")
+    await stack.ask(f"SAY:{first}")
+    busy = await stack.append(f"{branch(f'SHELL:touch written; echo {one}')}")
+    (result,) = await results(stack, busy, 1)
+
+    notes = json.dumps(asked_of_branch(cli.model, one))
+    assert "conversation_before" in notes
+    assert first in notes
+    assert "It begins with notes of what was said here" in cli.model.bodies()
+    assert not (workspace / "written").exists()
+    assert "branches" in result or "denied" in result.lower() or "rejected" in result.lower()
