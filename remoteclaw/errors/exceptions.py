@@ -9,6 +9,7 @@ from remoteclaw.errors.category import ErrorCategory
 __all__ = [
     "AccountRefused",
     "AgentUnavailable",
+    "AsideFailed",
     "CallError",
     "CallRefused",
     "ConfigError",
@@ -140,6 +141,10 @@ class AgentUnavailable(RemoteClawError):
     def __init__(self, message: str, *, category: ErrorCategory) -> None:
         super().__init__(message)
         self.category = category
+
+
+class AsideFailed(RemoteClawError):
+    """Raised when an agent has no answer beside its running turn."""
 
 
 def did_you_mean(word: str, known: Iterable[str], *, otherwise: str) -> str:

@@ -129,6 +129,9 @@ class Capabilities:
     """Whether it can begin a conversation as a copy of another."""
     has_points: bool = False
     """Whether a copy of one at work can begin at its last finished turn."""
+    asides: Literal["", "copy", "notes"] = ""
+    """The way in which it answers beside its running turn: on a copy of the conversation, or, told
+    notes of it, in another one; empty if it can't."""
     takes_commands: bool = False
     """Whether a text such as `/compact` is a command of its own."""
     chooses_model: bool = True
@@ -249,6 +252,16 @@ class AgentProcess(Protocol):
 
     async def answer(self, permission_id: str, decision: Decision) -> None:
         """Answer a `PermissionEvent` of the running turn; of any other, do nothing."""
+
+    async def aside(self, prompt: str) -> str:
+        """Return the answer to a question beside the running turn, for which no tool is used.
+
+        It is asked of the conversation as it was after its last finished turn, or, where the
+        runtime's `asides` are "notes", of an empty one, and leaves no trace in either. It may be
+        asked several times at once, also in the first turn of a conversation (then there is nothing
+        before it), and may be awaited beyond the end of the turn, until the next one begins.
+        Cancelling it ends it. Raises `AsideFailed` where there is no answer.
+        """
 
     async def interrupt(self) -> None:
         """Stop the running turn, which then ends with `aborted`; without one, do nothing."""

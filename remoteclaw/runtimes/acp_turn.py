@@ -71,7 +71,7 @@ class AcpTurn(CliTurn[RpcMessage]):
 
         `said_before` is the message that an earlier turn ended with: more of it is not ours.
         """
-        super().__init__(pipes, peer)
+        super().__init__(pipes)
         self.name = runtime.name
         self._peer = peer
         self._runtime = runtime

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_end
+from remoteclaw.errors import AgentUnavailable, AsideFailed, ErrorCategory, classify_end
 from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
@@ -21,11 +21,15 @@ from remoteclaw.events import (
 )
 from remoteclaw.messages import Image
 from remoteclaw.protocols import AgentPipes, AgentSpec, Decision
+from remoteclaw.runtimes.asides import CliAside, SharedMessages
 from remoteclaw.runtimes.patience import Patience
 from remoteclaw.runtimes.prose import Prose
 from remoteclaw.runtimes.wire import Messages, UnreadableLine
 
 __all__ = ["CliProcess", "CliTurn", "next_of_start"]
+
+#: How long the end of an aside is tried, in seconds: the CLI may not read.
+STOP_S = 1.0
 
 _M = TypeVar("_M")
 
@@ -49,9 +53,8 @@ class CliTurn(ABC, Generic[_M]):
 
     name = "the agent"
 
-    def __init__(self, pipes: AgentPipes, messages: Messages[_M]) -> None:
+    def __init__(self, pipes: AgentPipes) -> None:
         self._pipes = pipes
-        self._messages = messages
         self._prose = Prose()
         self._asked: dict[str, _M] = {}
         """Requests for a permission that were not answered yet, by their ids."""
@@ -63,12 +66,12 @@ class CliTurn(ABC, Generic[_M]):
         self.has_failed = False
         """Whether the turn has reported a failure."""
 
-    async def events(self) -> AsyncGenerator[AgentEvent, None]:
+    async def events(self, messages: Messages[_M]) -> AsyncGenerator[AgentEvent, None]:
         """Read until the turn has ended; exactly one `DoneEvent`, last."""
         while True:
             try:
                 async with asyncio.timeout(self._patience.left_s):
-                    message = await self._messages.read()
+                    message = await messages.read()
             except TimeoutError:
                 self._given_up = self._patience.give_up()
                 await self.interrupt()
@@ -131,9 +134,18 @@ class CliProcess(ABC, Generic[_M, _T]):
 
     def __init__(self, pipes: AgentPipes, messages: Messages[_M]) -> None:
         self._pipes = pipes
-        self._messages = messages
+        self._messages = SharedMessages(
+            messages,
+            take=self._take_beside,
+            take_between=self._take_between,
+            lose=self._lose_asides,
+        )
         self._turn: _T | None = None
+        self._is_in_turn = False
+        """Whether a turn runs or begins: what is not an aside's is the turn's then."""
         self._is_asked = asyncio.Event()
+        self._asides: list[CliAside[_M]] = []
+        """The questions beside the turn that wait for an answer."""
         self.missing_servers: dict[str, str] = {}
         """MCP servers that it could not connect, each with the reason as far as it is known."""
 
@@ -160,7 +172,7 @@ class CliProcess(ABC, Generic[_M, _T]):
 
     def parked_state(self) -> dict[str, Any] | None:
         """Return what the next worker must know; None in a turn, or with a request open."""
-        if self._turn is not None:
+        if self._is_in_turn or self._asides:
             return None
         for message in self._messages.take_unread():
             if self._is_request(message):
@@ -194,18 +206,18 @@ class CliProcess(ABC, Generic[_M, _T]):
     ) -> AsyncGenerator[AgentEvent, None]:
         """Ask the agent; yield what it says, with exactly one `DoneEvent`, last."""
         for message in self._messages.take_unread():
-            if self._is_request(message):
-                await self._deny(message)
-            self._observe(message)
-        if is_command and (problem := await self._problem_of(prompt)):
-            yield TextEvent(problem)
-            yield DoneEvent(AgentRunResult(problem, self.session_id))
-            return
-        begun = self._begin_command(prompt) if is_command else self._begin(prompt, images)
-        turn = self._turn = await begun
-        self._is_asked.set()
+            await self._take_between(message)
+        self._is_in_turn = True
         try:
-            async with contextlib.aclosing(turn.events()) as events:
+            if is_command and (problem := await self._problem_of(prompt)):
+                self._leave()
+                yield TextEvent(problem)
+                yield DoneEvent(AgentRunResult(problem, self.session_id))
+                return
+            begun = self._begin_command(prompt) if is_command else self._begin(prompt, images)
+            turn = self._turn = await begun
+            self._is_asked.set()
+            async with contextlib.aclosing(turn.events(self._messages)) as events:
                 async for event in events:
                     if isinstance(event, DoneEvent):
                         self._end(turn)
@@ -216,6 +228,7 @@ class CliProcess(ABC, Generic[_M, _T]):
 
     def _leave(self) -> None:
         self._turn = None
+        self._is_in_turn = False
         self._is_asked.clear()
 
     @abstractmethod
@@ -252,3 +265,45 @@ class CliProcess(ABC, Generic[_M, _T]):
         """Answer a request for a permission of the running turn."""
         if self._turn is not None:
             await self._turn.answer(permission_id, decision)
+
+    # -- beside a turn -------------------------------------------------------------------------
+
+    async def aside(self, prompt: str) -> str:
+        """Return the answer to a question beside the turn; raises `AsideFailed` without one."""
+        aside = self._new_aside()
+        self._asides.append(aside)
+        try:
+            await aside.ask(prompt)
+            return await self._messages.answer(aside)
+        finally:
+            self._asides.remove(aside)
+            if not aside.is_over:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(STOP_S):
+                        await aside.stop()
+
+    def _new_aside(self) -> CliAside[_M]:
+        """Return a question that is to be asked; raises `AsideFailed` where it can't be."""
+        raise AsideFailed(f"{self.name} answers nothing beside a turn")
+
+    async def _take_beside(self, message: _M) -> bool:
+        """Take a message of an aside."""
+        for aside in tuple(self._asides):
+            if await aside.take(message):
+                return True
+        return False
+
+    async def _take_between(self, message: _M) -> bool:
+        """Take a message of an aside, or any other while there is no turn whose it could be."""
+        if await self._take_beside(message):
+            return True
+        if self._is_in_turn:
+            return False
+        if self._is_request(message):
+            await self._deny(message)
+        self._observe(message)
+        return True
+
+    def _lose_asides(self, why: str) -> None:
+        for aside in self._asides:
+            aside.fail(why)

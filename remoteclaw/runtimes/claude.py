@@ -18,6 +18,7 @@ from remoteclaw.messages import Image, McpServerConfig
 from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime, inherit, parted, server_environment, with_point
+from remoteclaw.runtimes.claude_aside import ClaudeAside
 from remoteclaw.runtimes.claude_failure import complaint
 from remoteclaw.runtimes.claude_turn import ID, ClaudePeer, ClaudeTurn, Conversation
 from remoteclaw.runtimes.wire import mapping, text
@@ -56,6 +57,7 @@ class ClaudeRuntime(BaseRuntime):
         reports_cost=True,
         forks=True,
         has_points=True,
+        asides="copy",
         rules=frozenset(
             ("Bash", "Edit", "Read", "WebFetch", "WebFetch(domain)", "WebSearch", "mcp")
         ),
@@ -253,6 +255,9 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         turn = ClaudeTurn(self._pipes, self._peer, self._conversation)
         await turn.command(text)
         return turn
+
+    def _new_aside(self) -> ClaudeAside:
+        return ClaudeAside(self._peer)
 
     def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
         """Return the content blocks of a message."""

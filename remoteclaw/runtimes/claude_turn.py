@@ -55,10 +55,14 @@ class ClaudePeer(Lines):
     last_id = 0
     """The number of the last request."""
 
-    async def request(self, subtype: str, **fields: Any) -> str:
-        """Send a request; return the id under which its answer will come."""
+    def reserve(self) -> str:
+        """Return an id for a request that is sent next."""
         self.last_id += 1
-        request_id = f"rc-{self.last_id}"
+        return f"rc-{self.last_id}"
+
+    async def request(self, subtype: str, request_id: str = "", **fields: Any) -> str:
+        """Send a request; return the id under which its answer will come."""
+        request_id = request_id or self.reserve()
         request = {"subtype": subtype, **fields}
         await self.send({"type": "control_request", "request_id": request_id, "request": request})
         return request_id
@@ -132,7 +136,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
     name = "claude"
 
     def __init__(self, pipes: AgentPipes, peer: ClaudePeer, conversation: Conversation) -> None:
-        super().__init__(pipes, peer)
+        super().__init__(pipes)
         self._peer = peer
         self._conversation = conversation
         conversation.failures.begin()

@@ -73,7 +73,7 @@ class CodexTurn(CliTurn[RpcMessage]):
 
         Codex was told to use tools of the servers in `unasked` without a request.
         """
-        super().__init__(pipes, peer)
+        super().__init__(pipes)
         self._peer = peer
         self._thread = thread
         self._request = request

@@ -59,7 +59,7 @@ class DemoTurn(CliTurn[dict[str, Any]]):
     """One turn of the demo."""
 
     def __init__(self, pipes: AgentPipes, lines: Lines, session_id: str | None) -> None:
-        super().__init__(pipes, lines)
+        super().__init__(pipes)
         self._lines = lines
         self._session_id = session_id
         self._steered: set[str] = set()

@@ -4,6 +4,54 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "an answer beside the turn that another question hears",
+        before='or response.get("request_id") != self._id:',
+        after="or False:",
+        test="test_answers_come_while_the_turn_runs_each_to_its_question",
+    ),
+    Mutant(
+        "a turn that an aside reads ahead without an end",
+        before="if self._is_read or len(self._read) >= most:",
+        after="if self._is_read:",
+        test="test_a_turn_that_nobody_reads_is_not_read_ahead_without_end",
+    ),
+    Mutant(
+        "an agent that is parked with a question open",
+        before="if self._is_in_turn or self._asides:",
+        after="if self._is_in_turn:",
+        test="test_the_end_of_a_turn_does_not_wait_for_its_asides",
+    ),
+    Mutant(
+        "a turn's words that an aside takes for nobody's",
+        before="if self._is_in_turn:\n    return False",
+        after="if False:\n    return False",
+        test="test_a_turn_that_begins_before_an_aside_is_answered_loses_nothing",
+    ),
+    Mutant(
+        "a request between turns that nobody answers while an aside waits",
+        before="if self._is_request(message):\n    await self._deny(message)",
+        after="if False:\n    await self._deny(message)",
+        test="test_a_question_of_the_cli_between_turns_is_denied_while_an_aside_waits",
+    ),
+    Mutant(
+        "a question beside a turn that waits for a cut line",
+        before='self._lose("the agent printed a line that can\'t be read")',
+        after="pass",
+        test="test_an_agent_that_dies_answers_no_question_any_more",
+    ),
+    Mutant(
+        "an attempt of claude's to use a tool that is taken for an answer",
+        before='and not answered.get("synthetic")',
+        after="",
+        test="test_what_claude_says_in_the_model_s_place_is_no_answer[tool]",
+    ),
+    Mutant(
+        "a failure of claude's model that is taken for an answer",
+        before="and not _NO_ANSWER.match(answer)",
+        after="",
+        test="test_what_claude_says_in_the_model_s_place_is_no_answer[529]",
+    ),
+    Mutant(
         "a copy of claude's with half a turn",
         before="if ID.fullmatch(point):",
         after="if False:",

@@ -13,7 +13,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import FleetConfig
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import AgentSpec
+from remoteclaw.protocols import AgentProcess, AgentSpec, Runtime
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.agent import AgentKeeper
 
@@ -22,6 +22,7 @@ __all__ = [
     "OneFile",
     "acp_script",
     "agent_bridge",
+    "agent_process",
     "claude_script",
     "demo_bridge",
     "script",
@@ -85,7 +86,34 @@ async def agent_bridge(
     `options` are fields of its `AgentSpec`, or parts of the bridge.
     """
     runtime = options.pop("runtime", None) or create_cli_runtime(name)
-    keeper = AgentKeeper(
+    keeper = _keeper(home)
+    session_map = MemorySessionMap()
+    names = {field.name for field in fields(AgentSpec)}
+    of_agent = {key: options.pop(key) for key in names & options.keys()}
+    spec = _spec(home, runtime, of_agent)
+    parts = {"runtime": runtime, "agents": keeper, "session_map": session_map, "hooks": hooks}
+    bridge = ChannelBridge(spec, **{**parts, **options})
+    try:
+        yield bridge, keeper, session_map
+    finally:
+        await keeper.discard()
+
+
+@contextlib.asynccontextmanager
+async def agent_process(
+    home: Home, name: str, session_id: str | None = None, **of_agent: Any
+) -> AsyncIterator[tuple[AgentProcess, AgentKeeper]]:
+    """Have an agent of a runtime without a bridge, for what only its process does."""
+    keeper = _keeper(home)
+    spec = _spec(home, create_cli_runtime(name), of_agent)
+    try:
+        yield await keeper.obtain(spec, session_id=session_id), keeper
+    finally:
+        await keeper.discard()
+
+
+def _keeper(home: Home) -> AgentKeeper:
+    return AgentKeeper(
         home,
         epoch=1,
         kill_at=lambda: boottime() + 600,
@@ -94,12 +122,12 @@ async def agent_bridge(
         parked=None,
         finished_turn=None,
     )
-    session_map = MemorySessionMap()
+
+
+def _spec(home: Home, runtime: Runtime, of_agent: dict[str, Any]) -> AgentSpec:
     workspace = home.path / "work"
     workspace.mkdir(exist_ok=True)
-    names = {field.name for field in fields(AgentSpec)}
-    of_agent = {key: options.pop(key) for key in names & options.keys()}
-    spec = AgentSpec(
+    return AgentSpec(
         **{
             "runtime": runtime.name,
             "command": runtime.command,
@@ -108,12 +136,6 @@ async def agent_bridge(
             **of_agent,
         }
     )
-    parts = {"runtime": runtime, "agents": keeper, "session_map": session_map, "hooks": hooks}
-    bridge = ChannelBridge(spec, **{**parts, **options})
-    try:
-        yield bridge, keeper, session_map
-    finally:
-        await keeper.discard()
 
 
 def script(directory: Path, body: str) -> tuple[str, ...]:
