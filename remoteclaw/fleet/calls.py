@@ -42,6 +42,8 @@ TASK_DIGITS = 16
 CALL_MS = 24 * 3600 * 1000
 #: How many unfinished sessions there may be below one, unless a caller says it.
 MOST_BELOW = 100
+#: How much of what others have sent into its chat a session is told: the last of it.
+MOST_SAID = 50
 NO_ROOM = (
     "Nothing was done: Redis, which keeps what is sent until it is delivered, has almost no memory "
     "left. That is not your fault. Don't repeat it: say so in your answer, which has room."
@@ -108,10 +110,13 @@ class ToolCalls:
         *,
         note: Mapping[str, Any] | None,
         blobs: Sequence[str] = (),
+        said: Mapping[str, Any] | None = None,
+        sessions: Sequence[SessionKey] = (),
     ) -> list[str]:
         """Put messages on reply streams; return the name of each: "STREAM ID".
 
         Each is (provider, account, payload); `blobs` are the caller's files that go with them.
+        Those of the `sessions` that there are hear with their next turn what was `said`.
         Raises `CallRefused` if the turn is over, or a file is not there any more.
         """
         streams = [keys.reply_stream(provider, account) for provider, account, _ in messages]
@@ -121,9 +126,17 @@ class ToolCalls:
             call,
             note,
             "call_send",
-            {"replies": streams, "blobs": [keys.blob(sid, blob) for blob in blobs]},
+            {
+                "replies": streams,
+                "blobs": [keys.blob(sid, blob) for blob in blobs],
+                "besides": [keys.beside(session.sid) for session in sessions],
+                "states": [keys.state(session.sid) for session in sessions],
+            },
             {
                 "blob_ms": REPLY_MS,
+                "said": orjson.dumps(said) if said else None,
+                "said_ms": OUTCOME_MS,
+                "most_said": MOST_SAID,
                 "payloads": [orjson.dumps(payload) for *_, payload in messages],
             },
         )

@@ -177,6 +177,12 @@ def record(sid: str) -> str:
     return f"rc:rec:{{{sid}}}"
 
 
+def beside(sid: str) -> str:
+    """List: what was said in the session's chat beside its turns, as JSON, oldest first; until the
+    agent is told, at most a week."""
+    return f"rc:beside:{{{sid}}}"
+
+
 def archive(sid: str) -> str:
     """List: the session's ended conversations, newest first: which turn ended each, when, and
     why."""

@@ -237,6 +237,7 @@ class Sessions:
         names = {
             "record": keys.record(sid),
             "archive": keys.archive(sid),
+            "beside": keys.beside(sid),
             "history": keys.history(view.key.provider, view.key.account, view.key.channel_id)
             if view
             else None,

@@ -5,12 +5,14 @@ Ids of some platforms have a colon. So the part before one is a channel only if 
 
 import re
 
-from remoteclaw.errors import CallRefused
+from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.replies import Readers
 from remoteclaw.gateway.call import Call
-from remoteclaw.messages import ChatPlace
+from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID
+from remoteclaw.host.terminal import login_name
+from remoteclaw.messages import EVERYONE, ChatPlace, SessionKey
 
-__all__ = ["current_place", "place_of"]
+__all__ = ["conversations_at", "current_place", "place_of"]
 
 #: How names of channels look, with or without an account.
 _CHANNEL = re.compile(r"[a-z][a-z0-9_-]{1,30}(/.*)?")
@@ -90,3 +92,23 @@ def _account_of(call: Call, readers: Readers, provider: str, named: str | None =
             "behind.",
         )
     return accounts[0] if len(accounts) == 1 else "default"
+
+
+def conversations_at(call: Call, place: ChatPlace) -> tuple[SessionKey, ...]:
+    """Return the sessions that may have a chat: the one that all share, or its one person's.
+
+    Which there are, Redis knows. A chat that is called like a person is that person's; where each
+    person of a group has a session, none has the chat.
+    """
+    settings = call.config.account(place.provider, place.account)
+    named = settings.agent if settings else None
+    users = [place.chat, *([] if settings and settings.sessions == "person" else [EVERYONE])]
+    if (place.provider, place.chat) == (CHANNEL, CHAT_ID):  # an account for each agent of a host
+        named = place.account.partition(".")[2] or None
+        users = [login_name()]
+    try:
+        agent, _ = call.config.agent(named)
+    except ConfigError:  # it is configured no more, so it is told nothing
+        return ()
+    there = (place.provider, place.account, place.chat)
+    return tuple(SessionKey(agent, *there, user, place.thread) for user in users)

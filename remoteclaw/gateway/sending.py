@@ -22,6 +22,7 @@ from remoteclaw.fleet.receipts import PlatformReceipt
 from remoteclaw.fleet.replies import Readers
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.gateway.call import Call
+from remoteclaw.gateway.places import conversations_at
 from remoteclaw.gateway.rights import is_for_owner, may_send
 from remoteclaw.host.fetch import fetch
 from remoteclaw.host.files import UnfitFile, mime_type_of
@@ -31,6 +32,8 @@ from remoteclaw.tools.chats import Sent
 
 __all__ = ["Message", "send", "store"]
 
+#: How much of a message the conversation of its chat is told, in characters.
+MOST_TOLD = 1000
 #: How long a call waits for the receipts of its messages, in seconds.
 RECEIPT_S = 10.0
 
@@ -81,6 +84,8 @@ async def send(
             _on_streams(call, places, parts, message, files),
             note=note,
             blobs=[file.blob for file in files],
+            said=_said(call, message),
+            sessions=_others_at(call, places),
         )
     if len(made) != sum(map(len, parts)):
         raise CallRefused("INVALID_REQUEST", "Another call had this id before.")
@@ -198,6 +203,25 @@ def _cut(channel: ChannelConfig, text: str) -> list[str]:
     """Return a text in the pieces that a channel takes, as answers are cut."""
     chunker = Chunker(channel.chunk_limit, channel.chunk_unit)
     return [chunk for chunk in (*chunker.feed(text), chunker.finish()) if chunk]
+
+
+def _others_at(call: Call, places: Sequence[ChatPlace]) -> list[SessionKey]:
+    """Return the sessions that may have one of these chats, besides the caller's own."""
+    own = call.caller.session if call.caller else None
+    found = dict.fromkeys(key for place in places for key in conversations_at(call, place))
+    return [key for key in found if key != own]
+
+
+def _said(call: Call, message: Message) -> dict[str, Any]:
+    """Return what the conversation of a chat is told of a message that others have sent there."""
+    text = message.text
+    if message.source is not None:
+        text = f"{text}\n(with the file {as_data(file_name(message.source), longest=NAME)})".strip()
+    return {
+        "at": now_ms(),
+        "from": str(call.caller.session) if call.caller else "an operator",
+        "sent": text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]} …",
+    }
 
 
 def _note(call: Call, message: Message, place: ChatPlace | None) -> dict[str, Any]:

@@ -705,4 +705,22 @@ MUTANTS = (
         after="if False:",
         test="test_a_run_that_goes_on_is_cancelled_by_its_own_name",
     ),
+    Mutant(
+        "what a session has sent itself, told to it as another's",
+        before="return [key for key in found if key != own]",
+        after="return [key for key in found]",
+        test="test_what_a_session_sends_into_its_own_chat_is_not_noted",
+    ),
+    Mutant(
+        "a message to all that nobody's conversation hears of",
+        before="users = [place.chat, *([] if",
+        after="users = [place.chat, *([] if True or",
+        test="test_a_message_of_another_session_is_noted_for_the_chat_s",
+    ),
+    Mutant(
+        "a message into the console of which its conversation doesn't hear",
+        before="users = [login_name()]",
+        after="pass",
+        test="test_the_console_s_chat_is_its_person_s",
+    ),
 )

@@ -1347,4 +1347,22 @@ MUTANTS = (
         after="if is_awaited(child) then",
         test="test_how_many_may_be_unfinished_below_one_conversation",
     ),
+    Mutant(
+        "notes for conversations that there are not",
+        before="if args.said and redis.call('EXISTS', keys.states[number]) == 1 then",
+        after="if args.said then",
+        test="test_nothing_is_noted_for_a_chat_without_a_conversation",
+    ),
+    Mutant(
+        "notes without end",
+        before="redis.call('LTRIM', beside, -args.most_said, -1)",
+        after="",
+        test="test_so_much_is_kept_for_a_week",
+    ),
+    Mutant(
+        "notes that outlive what is forgotten",
+        before="{keys.record, keys.archive, keys.beside, keys.history}",
+        after="{keys.record, keys.archive, keys.history}",
+        test="test_so_much_is_kept_for_a_week",
+    ),
 )

@@ -1,7 +1,8 @@
--- Put messages on reply streams, with their files.
+-- Put messages on reply streams, with their files, and note them for the conversations of those chats.
 -- uses: replies, calls
--- keys: caller?, call, side_effects?, sent?, replies*, blobs*
--- args: epoch?, turn?, call_ms, note?, note_ms, blob_ms, payloads*
+-- keys: caller?, call, side_effects?, sent?, replies*, blobs*, besides*, states*
+-- args: epoch?, turn?, call_ms, note?, note_ms, blob_ms, said?, said_ms, most_said, payloads*
+--   besides, states: of sessions that may have such a chat; said: what those that there are shall hear of it
 -- → as in the prelude, each "STREAM ID"; incomplete: a file is not there any more
 local answered = answer_call(keys, args)
 if answered then return answered end
@@ -15,5 +16,12 @@ local made = {}
 for number, payload in ipairs(args.payloads) do
   -- Two streams give the same id in one script, so an id alone names nothing.
   made[number] = keys.replies[number] .. ' ' .. put_reply(keys.replies[number], payload)
+end
+for number, beside in ipairs(keys.besides) do
+  if args.said and redis.call('EXISTS', keys.states[number]) == 1 then
+    redis.call('RPUSH', beside, args.said)
+    redis.call('LTRIM', beside, -args.most_said, -1)
+    redis.call('PEXPIRE', beside, args.said_ms)
+  end
 end
 return end_call(keys, args, unpack(made))

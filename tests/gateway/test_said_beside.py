@@ -1,0 +1,101 @@
+"""What others send into a chat, noted for the conversation of that chat."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.calls import MOST_SAID
+from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID
+from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.host.terminal import login_name
+from remoteclaw.messages import SessionKey
+from tests.support.stack import Stack, message
+from tests.support.turns import Turn, ask, begin_turn, gateway, operator
+
+
+@pytest.fixture
+async def turn(stack: Stack) -> Turn:
+    """A turn of an owner in another chat."""
+    return await begin_turn(stack, HANDLERS)
+
+
+async def chat_of(stack: Stack, user: str, *, is_shared: bool = False, **fields: Any) -> SessionKey:
+    """Have a chat with a conversation: a person's own, or one that all share."""
+    chat = "team" if is_shared else user
+    written = message("hello", from_=user, **{"channel_id": chat, **fields})
+    accepted = await stack.fleet.inbound.append(written, agent="main", is_shared=is_shared)
+    return accepted.session
+
+
+async def said(stack: Stack, session: SessionKey) -> list[dict[str, Any]]:
+    client: Any = stack.fleet.scripts.client
+    return [orjson.loads(line) for line in await client.lrange(keys.beside(session.sid), 0, -1)]
+
+
+async def test_a_message_of_another_session_is_noted_for_the_chat_s(
+    stack: Stack, turn: Turn
+) -> None:
+    """Once per call: for the one person's conversation, and for the one that all share."""
+    bob, team = await chat_of(stack, "bob"), await chat_of(stack, "carol", is_shared=True)
+    topic = await chat_of(stack, "carol", is_shared=True, thread_id="t1")
+    await turn.call("message_send", "c1", target="bob", message="The build is red.")
+    await turn.call("message_send", "c1", target="bob", message="The build is red.")
+    await turn.call("message_broadcast", targets=["bob", "team"], message="Green again.")
+
+    sender = str(turn.lease.session)
+    first, second = await said(stack, bob)
+    assert (first["from"], first["sent"]) == (sender, "The build is red.")
+    assert isinstance(first["at"], int)
+    assert second["sent"] == "Green again."
+    assert [one["sent"] for one in await said(stack, team)] == ["Green again."]
+    assert await said(stack, topic) == []
+
+
+async def test_what_a_session_sends_into_its_own_chat_is_not_noted(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS, from_="alice", channel_id="alice")
+    await turn.call("message_reply", message="I look.")
+    await turn.call("message_send", target="alice", message="I look.")
+
+    assert await said(stack, turn.lease.session) == []
+
+
+async def test_nothing_is_noted_for_a_chat_without_a_conversation(stack: Stack, turn: Turn) -> None:
+    await turn.call("message_send", target="nobody", message="Hello?")
+
+    assert await stack.fleet.scripts.client.keys(keys.beside("*")) == []
+
+
+async def test_an_operator_s_message_is_noted_too(stack: Stack) -> None:
+    bob = await chat_of(stack, "bob")
+    door = gateway(stack.fleet, stack.home, HANDLERS)
+    await ask(door, operator(), "message.send", target="test:bob", message="x" * 5000)
+
+    (line,) = await said(stack, bob)
+    assert line["from"] == "an operator"
+    assert line["sent"] == f"{'x' * 1000} …"
+
+
+async def test_the_console_s_chat_is_its_person_s(stack: Stack, turn: Turn) -> None:
+    console = await chat_of(
+        stack, login_name(), provider=CHANNEL, account="here", channel_id=CHAT_ID
+    )
+    client: Any = stack.fleet.scripts.client
+    await client.zadd(keys.READERS, {f"{CHANNEL}\0here": 2**45})
+    await turn.call("message_send", target=f"{CHANNEL}/here:{CHAT_ID}", message="Done.")
+
+    assert [one["sent"] for one in await said(stack, console)] == ["Done."]
+
+
+async def test_so_much_is_kept_for_a_week(stack: Stack, turn: Turn) -> None:
+    bob = await chat_of(stack, "bob")
+    for number in range(MOST_SAID + 2):
+        await turn.call("message_send", target="bob", message=f"{number}")
+    kept = await said(stack, bob)
+    left_ms = await stack.fleet.scripts.client.pttl(keys.beside(bob.sid))
+    await stack.fleet.sessions.forget(bob.sid)
+
+    assert [one["sent"] for one in (kept[0], kept[-1])] == ["2", "51"]
+    assert 0 < left_ms <= 7 * 24 * 3600 * 1000
+    assert await said(stack, bob) == []
