@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import secrets
 import time
 from collections.abc import (
     AsyncGenerator,
@@ -10,14 +11,16 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
+    Mapping,
     Sequence,
 )
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from remoteclaw.bridge.activity import label_of
+from remoteclaw.bridge.asides import Aside, Running, build_question, read_verdict
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
 from remoteclaw.bridge.conduct import Conduct, remedies_of
 from remoteclaw.bridge.delivery import Delivered, DeliveryAdapter, Listeners
@@ -45,9 +48,10 @@ from remoteclaw.bridge.side_effects import SideEffectsReader, repeats_of, side_e
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.bridge.wanted import as_shown
 from remoteclaw.bridge.work import work_of
+from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig
-from remoteclaw.errors import AgentUnavailable, ErrorCategory, Overdue, RemoteClawError
+from remoteclaw.errors import AgentUnavailable, AsideFailed, ErrorCategory, Overdue, RemoteClawError
 from remoteclaw.events import AgentRunResult, ErrorEvent, PermissionEvent, ToolUseEvent
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import (
@@ -114,6 +118,7 @@ class _Run:
     effects: Effects | None = None
     denials: Denials | None = None
     working: Working | None = None
+    beside: Effects | None = None
     used_s: float = 0.0
     started: float = field(default_factory=time.monotonic)
     session_id: str | None = None
@@ -192,11 +197,18 @@ class ChannelBridge:
         self._launch_of = launch_of
         self._ending: set[asyncio.Task[None]] = set()
         """Hooks of turns that are over."""
+        self._asked: AgentProcess | None = None
+        """The agent of the turn that runs, or ran last."""
 
     @property
     def can_steer(self) -> bool:
         """Whether the agent takes up messages while it works."""
         return self._runtime.capabilities.steers
+
+    @property
+    def asides(self) -> Literal["", "copy", "notes"]:
+        """The way in which the agent answers beside its turn; empty if it can't."""
+        return self._runtime.capabilities.asides
 
     @property
     def explains_denial(self) -> bool:
@@ -215,6 +227,7 @@ class ChannelBridge:
         effects: Effects | None = None,
         denials: Denials | None = None,
         working: Working | None = None,
+        beside: Effects | None = None,
         used_s: float = 0.0,
         model: str | None = None,
         workspace: str | None = None,
@@ -223,10 +236,11 @@ class ChannelBridge:
 
         Setting `abort` stops it. An agent without a conversation is told what `history` returns.
         What `newcomers` yields is given to the agent while it works; the result names those that it
-        took up. `effects` returns what the turn's tools did, and `denials` the reasons that it has
-        yet to hear; `working` returns what works for the session. `used_s` is how much of the
-        turn's time limit earlier tries have used, in seconds. `model` is asked for instead of the
-        agent's, which works in `workspace` instead of its own.
+        took up. `effects` returns what the turn's tools did, `denials` the reasons that it has
+        yet to hear, `working` what works for the session, and `beside` what was said in the chat
+        beside its turns. `used_s` is how much of the turn's time limit earlier tries have used, in
+        seconds. `model` is asked for instead of the agent's, which works in `workspace` instead of
+        its own.
         The payloads are numbered from `first_index`; those that a callback took are marked
         as delivered.
         """
@@ -236,7 +250,8 @@ class ChannelBridge:
         workspace = workspace or run.spec.workspace
         run.spec = replace(run.spec, model=model or run.spec.model, workspace=workspace)
         run.newcomers, run.history, run.effects, run.used_s = newcomers, history, effects, used_s
-        run.denials, run.working = denials, working
+        run.denials, run.working, run.beside = denials, working, beside
+        self._asked = None
 
         await self._look_up_session(run)  # 1
         await self._run_hooks_before_spawn(run)  # 2
@@ -269,18 +284,42 @@ class ChannelBridge:
         with contextlib.suppress(AgentUnavailable):
             await self._agents.warm_up(self._found(run.spec), **_conversation(run))
 
+    async def aside(
+        self, entry: Entry, running: Running, history: Sequence[Mapping[str, str]] = ()
+    ) -> Aside:
+        """Ask the agent of the running turn about an entry, beside what is `running`.
+
+        It may be awaited beyond the turn's end, until the next one begins. An agent that is asked
+        in another conversation is told `history`. Raises `AsideFailed`.
+        """
+        if self._asked is None:
+            raise AsideFailed("no agent is at work")
+        key = secrets.token_hex(3)
+        question = build_question(
+            entry, running, key=key, zone=self._zone, now_ms=now_ms(), history=history
+        )
+        answer = await self._asked.aside(question)
+        verdict, text = read_verdict(answer, key)
+        delivery = self._delivery(BridgeCallbacks(), 0, {entry.id: entry.message})
+        return Aside(verdict, await delivery.whole(text))
+
     def _new_run(self, turn: Turn, callbacks: BridgeCallbacks, first_index: int) -> _Run:
         if self._channel.activity == "off":
             callbacks = replace(callbacks, on_activity=None)
         messages = {entry.id: entry.message for entry in (*turn.left_out, *turn.entries)}
-        delivery = DeliveryAdapter(
+        delivery = self._delivery(callbacks, first_index, messages)
+        return _Run(turn, self._spec, delivery, callbacks, messages)
+
+    def _delivery(
+        self, callbacks: BridgeCallbacks, first_index: int, messages: Mapping[str, ChannelMessage]
+    ) -> DeliveryAdapter:
+        return DeliveryAdapter(
             chunk_limit=self._channel.chunk_limit,
             chunk_unit=self._channel.chunk_unit,
             callbacks=callbacks,
             first_index=first_index,
             messages=messages,
         )
-        return _Run(turn, self._spec, delivery, callbacks, messages)
 
     # -- 1: session lookup ---------------------------------------------------------------------
 
@@ -451,6 +490,7 @@ class ChannelBridge:
                 if is_command:
                     prompt, images = run.turn.entries[0].message.text, []
                 answering = run.agent.turn(prompt, images, is_command=is_command)
+                self._asked = run.agent
                 async with contextlib.aclosing(answering) as events:
                     run.delivered = await run.delivery.process(pace.noting(events), listeners)
                 run.result, run.error = run.delivered.run, run.delivered.error
@@ -515,6 +555,7 @@ class ChannelBridge:
             effects=effects,
             denials=await run.denials() if run.denials and not self._is_command(run) else (),
             work=await self._work_of(run),
+            meanwhile=await run.beside() if run.beside and not self._is_command(run) else (),
         )
         return prompt, images
 

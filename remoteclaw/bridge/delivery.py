@@ -289,6 +289,12 @@ class DeliveryAdapter:
         callback = callbacks.on_block_reply if is_last else callbacks.on_partial_reply
         await self._deliver_payload(payload, callback)
 
+    async def whole(self, answer: str) -> tuple[ReplyPayload, ...]:
+        """Return an answer that is complete as the messages that it makes."""
+        await self._take(TextEvent(answer))
+        await self.flush()
+        return self.payloads
+
     @property
     def payloads(self) -> tuple[ReplyPayload, ...]:
         """Everything so far, in order."""

@@ -16,7 +16,16 @@ from remoteclaw.bridge.side_effects import arrived
 from remoteclaw.clock import local_time
 from remoteclaw.messages import Entry, Reaction, Turn
 
-__all__ = ["BRANCH", "INTERRUPTED", "build_turn_prompt"]
+__all__ = [
+    "BRANCH",
+    "INTERRUPTED",
+    "about_entry",
+    "build_turn_prompt",
+    "clock",
+    "meanwhile_of",
+    "note_of",
+    "on_one_line",
+]
 
 #: How much is shown of a message that was left out, in characters.
 SUMMARY = 160
@@ -25,6 +34,9 @@ LONGEST_KEY = 2000
 
 #: How much is shown of the reason of a denial, in characters.
 LONGEST_REASON = 2000
+
+#: How much is shown of each thing that was said beside a turn, in characters.
+MOST_BESIDE = 2000
 
 #: How many effects of an earlier attempt are told, and how many denials.
 MOST_EFFECTS = 50
@@ -57,6 +69,7 @@ def build_turn_prompt(
     effects: Sequence[Mapping[str, Any]] = (),
     denials: Sequence[Mapping[str, str]] = (),
     work: Sequence[Mapping[str, Any]] = (),
+    meanwhile: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Return what the agent is asked, behind one line about who wrote it and when.
 
@@ -65,10 +78,11 @@ def build_turn_prompt(
     the host's. An agent that `begins_conversation` is shown the thread so far, and what is recorded
     of a conversation that was lost (`history`). `files` are those that came with the messages, by
     entry; `effects` is what tools did in an earlier attempt, and `denials` what people have said to
-    earlier ones; `work` is what works for the session (`work_of()`).
+    earlier ones; `work` is what works for the session (`work_of()`), and `meanwhile` was said in
+    the chat beside the turns before.
     """
     files = files or {}
-    first, *more = (_about(entry, zone, files.get(entry.id)) for entry in turn.entries)
+    first, *more = (about_entry(entry, zone, files.get(entry.id)) for entry in turn.entries)
     header: dict[str, Any] = first
     if more:
         header = {"messages": [first, *more]}
@@ -76,7 +90,7 @@ def build_turn_prompt(
             about["lines"] = len(_in_lines(entry.message.text).split("\n"))
     if turn.left_out:
         header["left_out"] = [
-            {**_about(entry, zone), "begins": clean(entry.message.text, longest=SUMMARY)}
+            {**about_entry(entry, zone), "begins": clean(entry.message.text, longest=SUMMARY)}
             for entry in turn.left_out
         ]
     if turn.was_interrupted:
@@ -88,14 +102,30 @@ def build_turn_prompt(
         header["denied"] = [*map(_about_denial, denials[-MOST_EFFECTS:])]
     if work:
         header["work"] = [*work]
+    if meanwhile:
+        header["meanwhile"] = meanwhile_of(meanwhile, zone)
     if begins_conversation and (thread := turn.entries[0].message.thread_context):
         header["thread_before"] = thread
     if history:
-        header["conversation_before"] = [*map(_note, history)]
+        header["conversation_before"] = [*map(note_of, history)]
     text = turn.entries[0].message.text
     if more:
         text = "\n".join(_in_lines(entry.message.text) for entry in turn.entries)
-    return f"[remoteclaw {_on_one_line(orjson.dumps(header).decode())}]\n\n{text}"
+    return f"[remoteclaw {on_one_line(orjson.dumps(header).decode())}]\n\n{text}"
+
+
+def meanwhile_of(beside: Sequence[Mapping[str, Any]], zone: str | None) -> list[dict[str, Any]]:
+    """Return what was said beside the turns, as the agent reads it."""
+    told = []
+    for note in beside:
+        one: dict[str, Any] = {"at": clock(int(note["at"]), zone)}
+        if "from" in note:
+            one["from"] = clean_name(str(note["from"]))
+        for name in ("said", "you", "sent"):
+            if note.get(name):
+                one[name] = clean(str(note[name]), longest=MOST_BESIDE)
+        told.append(one)
+    return told
 
 
 def _about_branch(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -119,7 +149,7 @@ def _in_lines(text: str) -> str:
     return _BREAKS.sub("\n", text)
 
 
-def _on_one_line(json: str) -> str:
+def on_one_line(json: str) -> str:
     """Return JSON with an escape for every character that could be read as the end of a line.
 
     Such characters can only be in strings, and so can what turns the direction of writing.
@@ -127,14 +157,14 @@ def _on_one_line(json: str) -> str:
     return _ODD.sub(lambda match: f"\\u{ord(match[0]):04x}", json)
 
 
-def _about(
+def about_entry(
     entry: Entry, zone: str | None, files: Sequence[GivenFile] | None = None
 ) -> dict[str, Any]:
     """Return who wrote a message and when, and what came with it."""
     message = entry.message
     about: dict[str, Any] = {
         "from": _sender(message.user_name, message.from_ if entry.origin == "chat" else None),
-        "at": _clock(message.timestamp, message.timezone or zone),
+        "at": clock(message.timestamp, message.timezone or zone),
     }
     if entry.origin == "chat":
         ids = {
@@ -173,7 +203,7 @@ def _about_reaction(reaction: Reaction) -> dict[str, Any]:
     return about | ({"begins": clean(reaction.text, longest=SUMMARY)} if reaction.text else {})
 
 
-def _note(note: Mapping[str, str]) -> dict[str, Any]:
+def note_of(note: Mapping[str, str]) -> dict[str, Any]:
     """Return a note of the record as the agent reads it."""
     if "from" not in note:
         return dict(note)
@@ -224,6 +254,6 @@ def _about_file(file: GivenFile) -> dict[str, Any]:
     return {**about, "bytes": file.attachment.size, "path": str(file.path)}
 
 
-def _clock(timestamp_ms: int, zone: str | None) -> str:
+def clock(timestamp_ms: int, zone: str | None) -> str:
     """Return a time in the user's zone, else in the host's."""
     return local_time(timestamp_ms, zone).strftime("%a %Y-%m-%d %H:%M %z")

@@ -126,12 +126,12 @@ class LiveChats:
 
     async def take(self, reply: Reply) -> Preview | None:
         """Return the preview that a reply of its turn takes the place of; it is shown no more."""
-        if reply.is_final:
+        if reply.is_final and not reply.is_beside:
             self._ended[reply.sid, reply.turn] = None
             while len(self._ended) > MOST_ENDED:
                 self._ended.popitem(last=False)
         turn = self._turns.get(reply.sid)
-        if turn is None or reply.call is not None:
+        if turn is None or reply.is_apart:
             return None
         async with turn.asking:
             preview, turn.preview, turn.shown, turn.words = turn.preview, None, None, None

@@ -253,7 +253,7 @@ def label_session(session: str, name: str | None, remove: bool) -> None:
 @session_argument
 @click.option(
     "--mode",
-    type=click.Choice(["collect", "followup", "steer", "interrupt"]),
+    type=click.Choice(["aside", "collect", "followup", "steer", "interrupt"]),
     help="One turn for all of them, a turn for each, to the agent at work, or in its place.",
 )
 @click.option(

@@ -19,6 +19,7 @@ MOST_SESSIONS = 10
 MOST_SHOWN = 80
 
 MODES = {
+    "aside": "a new message is answered beside the running turn",
     "collect": "what waits is answered together, in one turn",
     "followup": "each message has a turn of its own",
     "steer": "a new message goes to the agent while it works",

@@ -42,8 +42,6 @@ TASK_DIGITS = 16
 CALL_MS = 24 * 3600 * 1000
 #: How many unfinished sessions there may be below one, unless a caller says it.
 MOST_BELOW = 100
-#: How much of what others have sent into its chat a session is told: the last of it.
-MOST_SAID = 50
 NO_ROOM = (
     "Nothing was done: Redis, which keeps what is sent until it is delivered, has almost no memory "
     "left. That is not your fault. Don't repeat it: say so in your answer, which has room."
@@ -135,8 +133,6 @@ class ToolCalls:
             {
                 "blob_ms": REPLY_MS,
                 "said": orjson.dumps(said) if said else None,
-                "said_ms": OUTCOME_MS,
-                "most_said": MOST_SAID,
                 "payloads": [orjson.dumps(payload) for *_, payload in messages],
             },
         )

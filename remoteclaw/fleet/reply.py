@@ -42,6 +42,7 @@ def reply_payload(
     usage: Mapping[str, Any] | None = None,
     is_silent: bool = False,
     card: Card | None = None,
+    is_beside: bool = False,
 ) -> dict[str, Any]:
     """Return the JSON of a reply; `entries`, `status` and `usage` only for the last one of a turn.
 
@@ -67,6 +68,7 @@ def reply_payload(
         "usage": usage,
         "is_silent": is_silent,
         **({"card": asdict(card)} if card else {}),
+        **({"is_beside": True} if is_beside else {}),
     }
 
 

@@ -292,6 +292,7 @@ class Turns:
         task_result: TaskResult | None = None,
         is_about_person: bool = False,
         usage: Usage | None = None,
+        told_beside: bytes | None = None,
     ) -> "Finished":
         """End the running turn, and the joined entries that the agent has `taken_up`.
 
@@ -302,7 +303,8 @@ class Turns:
         With the status "dead", the entries become dead letters; else `blobs`, the files that came
         with them, are removed. `task_result` reaches the other session in the same step.
         `is_about_person` says that a person has sent one of the entries. `usage` is what the agent
-        took, if it was asked; it counts for the day on this worker's local clock.
+        took, if it was asked; it counts for the day on this worker's local clock. `told_beside` is
+        the last of what it was told of things said beside its turns: they are forgotten.
         """
         told = await self._lease.work.names()
         left, hints, now, queue, hint = await self._lease.run_fenced(
@@ -321,6 +323,7 @@ class Turns:
                 "usage_day": keys.usage_day(time.strftime("%Y-%m-%d")),
                 "live": keys.live(self._lease.sid),
                 "account": told.account,
+                "beside": keys.beside(self._lease.sid),
                 "queues": keys.competing(self._lease.state.lane, self._lease.host),
                 "blobs": [keys.blob(self._lease.sid, name) for name in blobs],
             },
@@ -352,6 +355,7 @@ class Turns:
                 "usage_ms": USAGE_MS,
                 "above": told.above,
                 "hint": told.hint,
+                "told_beside": told_beside,
                 "payloads": [orjson.dumps(payload) for payload in payloads],
             },
         )

@@ -175,7 +175,7 @@ def _told(reply: Reply) -> dict[str, Any]:
         "key": reply.key,
         "role": "agent",
         "sid": reply.sid,
-        "turn": reply.turn if reply.call is None else None,
+        "turn": None if reply.is_apart else reply.turn,
         "attempt": reply.attempt,
         "index": reply.index,
         "text": reply.text,

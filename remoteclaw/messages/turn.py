@@ -10,6 +10,7 @@ from remoteclaw.messages.chat import ChannelMessage
 from remoteclaw.messages.session import SessionKey
 
 __all__ = [
+    "AsideVerdict",
     "Deliver",
     "Entry",
     "Origin",
@@ -32,6 +33,11 @@ Deliver = Literal["channel", "caller", "parent"]
 #: started for a task, as its result; an operator, who ends the conversation with it, and whose
 #: text says why; or a person's answer to a request whose turn is over.
 Origin = Literal["chat", "session", "cron", "result", "operator", "verdict"]
+
+#: What becomes of a message that an agent was asked about beside its running turn: it is
+#: `answered`, joins the turn as `work`, has a `branch` of its own, has the turn `stop`, or waits
+#: for a `later` turn.
+AsideVerdict = Literal["answered", "work", "branch", "stop", "later"]
 
 #: How much is quoted of what an operator has written in a chat, in characters.
 MOST_QUOTED = 100

@@ -128,6 +128,13 @@ class Reply:
     """With a turn's last message: what the agent has taken, if it was asked (`session.outcome`)."""
     card: Card | None = None
     """The request that the message shows, or whose message it takes the place of."""
+    is_beside: bool = False
+    """Whether it comes between the messages of a turn's answer, and is no part of it."""
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it is no part of a turn's answer: a tool has sent it, or it was said beside."""
+        return self.call is not None or self.is_beside
 
     @property
     def key(self) -> str:

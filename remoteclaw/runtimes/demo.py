@@ -24,6 +24,7 @@ from remoteclaw.events import (
 from remoteclaw.messages import Image
 from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Decision, Launch
 from remoteclaw.runtimes.agent import CliProcess, CliTurn
+from remoteclaw.runtimes.asides import CliAside
 from remoteclaw.runtimes.base import BaseRuntime
 from remoteclaw.runtimes.wire import Lines, count, mapping, text
 
@@ -38,7 +39,9 @@ class DemoRuntime(BaseRuntime):
     name = "demo"
     command = COMMAND
     image_types: frozenset[str] = frozenset()
-    capabilities = Capabilities(steers=True, explains_denial=True, chooses_model=False)
+    capabilities = Capabilities(
+        steers=True, explains_denial=True, asides="copy", chooses_model=False
+    )
 
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
@@ -53,6 +56,31 @@ class DemoRuntime(BaseRuntime):
     ) -> "DemoProcess":
         """Return the demo, which needs no handshake."""
         return DemoProcess(pipes, session_id)
+
+
+class DemoAside(CliAside[dict[str, Any]]):
+    """A question to the demo beside its turn."""
+
+    def __init__(self, lines: Lines) -> None:
+        super().__init__()
+        self._lines = lines
+        self._id = uuid.uuid4().hex
+
+    async def ask(self, prompt: str) -> None:
+        """Send the question."""
+        await self._lines.send({"type": "aside", "id": self._id, "prompt": prompt})
+
+    async def take(self, message: dict[str, Any]) -> bool:
+        """Take the answer."""
+        if message.get("type") != "aside" or message.get("id") != self._id:
+            return False
+        if error := text(message.get("error")):
+            self.fail(error)
+        self.tell(text(message.get("text")))
+        return True
+
+    async def stop(self) -> None:
+        """Do nothing: the demo answers at once."""
 
 
 class DemoTurn(CliTurn[dict[str, Any]]):
@@ -154,6 +182,9 @@ class DemoProcess(CliProcess[dict[str, Any], DemoTurn]):
         turn = DemoTurn(self._pipes, self._lines, self._session_id)
         await self._lines.send({"type": "turn", "prompt": prompt})
         return turn
+
+    def _new_aside(self) -> DemoAside:
+        return DemoAside(self._lines)
 
     def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
         return [{"prompt": prompt}]

@@ -3,7 +3,8 @@
 It speaks one JSON object a line.
 In: `{"type": "turn", "prompt": …}`, `{"type": "interrupt"}`, and while a turn runs
 `{"type": "steer", "id": …, "prompt": …}`, which is answered with `steered`, or with `refused` when
-no turn runs any more.
+no turn runs any more, and `{"type": "aside", "id": …, "prompt": …}`, which is answered with an
+`aside` of the same id, with `text` or `error`.
 Out: `text`, `thinking`, `tool_use`, `tool_result`, and exactly one `done` for each turn.
 Only the standard library is used: it runs as `python -I -S`, apart from everything of ours.
 """
@@ -63,6 +64,8 @@ class Demo:
                 self.turn(str(message.get("prompt", "")))
             elif message.get("type") == "steer":
                 say(type="refused", id=message.get("id"))
+            elif message.get("type") == "aside":
+                self.aside(message)
 
     def turn(self, prompt):
         """Answer one message."""
@@ -159,9 +162,20 @@ class Demo:
         message = self.receive(seconds) or {}
         if message.get("type") == "interrupt":
             raise Interrupted
+        if message.get("type") == "aside":
+            self.aside(message)
         if message.get("type") == "steer":
             self.heard.append(self.remember(str(message.get("prompt", ""))).strip())
             say(type="steered", id=message.get("id"))
+
+    def aside(self, message):
+        """Answer beside the turn, by fixed words and with a verdict by the message's first word."""
+        header, _, asked = str(message.get("prompt", "")).partition("\n\n")
+        key = header.partition("[[answered:")[2].partition("]]")[0]
+        verdict = {"stop": "stop", "also": "work"}.get(asked.strip().lower().partition(" ")[0], "")
+        text = "" if verdict else "I'm still at it, and answer you beside it."
+        tag = f"[[{verdict or 'answered'}:{key}]]"
+        say(type="aside", id=message.get("id"), text=f"{text}\n{tag}")
 
     def mention(self):
         """Say what came meanwhile."""

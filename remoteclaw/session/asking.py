@@ -3,10 +3,16 @@
 import asyncio
 import contextlib
 import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import orjson
 
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ConfigError, ErrorCategory
+from remoteclaw.fleet.asides import Asides
 from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Postponement
@@ -139,6 +145,7 @@ class Asking:
                     effects=self._lease.turns.side_effects,
                     denials=TurnAsks(self._lease, attempt.batch.turn).unheard,
                     working=self._lease.work.below,
+                    beside=partial(self._beside, attempt),
                     used_s=time.monotonic() - attempt.began,
                     model=self._lease.state.model,
                     workspace=workspace,
@@ -160,6 +167,8 @@ class Asking:
     async def _postpone(self, attempt: Attempt, what: Postponement) -> bool:
         """Give the session back until a time; False if the turn is to be stopped instead."""
         await attempt.progress.settle()
+        if attempt.beside:
+            attempt.beside.abandon()
         await self._bridge.keeper.park()
         behind = attempt.behind
         while may_be_postponed(behind):
@@ -172,6 +181,12 @@ class Asking:
             with contextlib.suppress(NewerEntry):
                 behind = decode_all(raw, self._lease.session)
         return False
+
+    async def _beside(self, attempt: Attempt) -> Sequence[Mapping[str, Any]]:
+        """Return what was said beside the turns before: once its turn ends, it has been told."""
+        told = await Asides(self._lease).beside()
+        attempt.told_beside = told[-1] if told else None
+        return [orjson.loads(line) for line in told]
 
     async def history(self) -> list[dict[str, str]]:
         """Return what a new agent process has to know of the conversation."""

@@ -10,6 +10,7 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Batch
 from remoteclaw.messages import Entry, Turn
 from remoteclaw.session.agent import AgentKeeper
+from remoteclaw.session.beside import Beside
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.steering import Steering
@@ -26,6 +27,8 @@ class Progress:
         self._keeper = keeper
         self._recorded = recorded
         self._phases: set[str] = set()
+        self.asked = asyncio.Event()
+        """Set once the agent gets the question."""
         self._marks: set[asyncio.Task[None]] = set()
 
     def restart(self) -> None:
@@ -45,6 +48,7 @@ class Progress:
     async def reached(self, phase: str, detail: str) -> None:
         """Record a phase: before the agent is asked, later ones beside its answer."""
         self._phases.add(phase)
+        self.asked.set()
         if phase != "spawned":
             self._marks.add(asyncio.create_task(self._lease.turns.mark(phase, detail)))
         elif detail != self._recorded:
@@ -77,6 +81,10 @@ class Attempt:
     """The newest entry that is known."""
     steering: Steering | None = None
     """Where the agent hears of newer messages from."""
+    beside: Beside | None = None
+    """What answers newer messages beside the turn."""
+    told_beside: bytes | None = None
+    """The last of what the agent was told of things said beside its turns."""
     abort: asyncio.Event = field(default_factory=asyncio.Event)
     is_superseded: bool = False
     """Whether it is stopped for a newer message."""

@@ -54,6 +54,11 @@ class SessionBridge:
         return self.channel is not None and self.channel.can_steer
 
     @property
+    def can_aside(self) -> bool:
+        """Whether the agent answers beside its turn."""
+        return self.channel is not None and bool(self.channel.asides)
+
+    @property
     def explains_denial(self) -> bool:
         """Whether the agent hears the reason of a denial with it."""
         return self.channel is not None and self.channel.explains_denial

@@ -92,6 +92,8 @@ class Permissions:
         self._denied: Counter[str] = Counter()
         self._open: dict[str, str] = {}
         """The requests that the agent waits for: their ids, by the agent's own."""
+        self._wanted: dict[str, str] = {}
+        """What those requests are for, by the agent's own ids."""
         self._asking = asyncio.Lock()
         self.lapsed: tuple[str, ...] = ()
         """The requests for which the turn was ended, because nobody has answered."""
@@ -106,6 +108,11 @@ class Permissions:
     def words(self) -> str:
         """What the person is told whom the turn waits for."""
         return WAITING.format(ids="`, `".join(self.lapsed), first=self.lapsed[0])
+
+    @property
+    def open_requests(self) -> tuple[str, ...]:
+        """What people are asked for now, in words."""
+        return tuple(self._wanted.values())
 
     def look(self) -> None:
         """Have each request looked at: there may be an answer."""
@@ -195,11 +202,13 @@ class Permissions:
                 if verdict == "full":
                     return Decision("deny", TOO_MANY)
                 self._open[event.id] = name
+                self._wanted[event.id] = f"{request.tool}: {request.what}"
             try:
                 if answer := await self._answer(name, is_question=request.is_question):
                     return answer
             finally:
                 self._open.pop(event.id, None)
+                self._wanted.pop(event.id, None)
             request = replace(request, id=new_id())
 
     async def _ask(

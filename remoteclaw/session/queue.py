@@ -25,11 +25,13 @@ __all__ = [
     "after_turn",
     "batch_step",
     "gathering_pause_s",
+    "may_be_joined",
     "may_be_postponed",
     "newcomer",
     "next_batch",
     "reaction",
     "settling_pause_s",
+    "takes_asides",
     "takes_newcomers",
     "typing_pause_s",
 ]
@@ -68,8 +70,8 @@ def next_batch(
 
     A command, of the chat or of the agent's CLI, has a turn of its own, so that the messages before
     it are answered first, and so has a message whose reply doesn't go to the channel; but a task
-    and what it was told before it began share one. In `collect` and `interrupt` all other entries
-    up to the next such one share a turn.
+    and what it was told before it began share one. In `aside`, `collect` and `interrupt` all other
+    entries up to the next such one share a turn.
     The cap applies to people's messages since the session is busy (`busy_since_ms`; None when it
     was idle). Commands and entries that no person has sent don't count and are never left out.
     """
@@ -97,7 +99,7 @@ def next_batch(
         is_chat = kept[0].origin == "chat"
         kept = list(itertools.takewhile(lambda e: (e.origin == "chat") == is_chat, kept))
     together = kept
-    if queue.mode not in ("collect", "interrupt"):
+    if queue.mode not in ("aside", "collect", "interrupt"):
         together = list(itertools.takewhile(_is_result, kept)) or kept[:1]
     batch = [entry for entry in up_to_command if entry.id in left_out or entry in together]
     return NextBatch(_ids(batch), left_out=left_out)
@@ -193,8 +195,8 @@ class Reaction(StrEnum):
     STOP = "stop"
     INTERRUPT = "interrupt"
     """Stop, because the newer message takes the turn's place."""
-    STEER = "steer"
-    """Pass the newer message to the agent."""
+    LOOK = "look"
+    """Look at the newer message: it may join the turn, or be answered beside it."""
 
 
 def reaction(turn: Turn, queue: QueueConfig, *, known: str, stop: str, newest: str) -> Reaction:
@@ -211,12 +213,12 @@ def reaction(turn: Turn, queue: QueueConfig, *, known: str, stop: str, newest: s
     if not newest or _at_most(newest, known):
         return Reaction.NOTHING
     if turn.entries[-1].deliver == "parent":
-        return Reaction.STEER
+        return Reaction.LOOK
     if queue.mode == "interrupt":
         is_said = all(entry.origin == "chat" for entry in turn.entries)
         may_end = is_said and turn.entries[-1].deliver == "channel"
         return Reaction.INTERRUPT if may_end else Reaction.NOTHING
-    return Reaction.STEER if queue.mode == "steer" else Reaction.NOTHING
+    return Reaction.LOOK if queue.mode in ("aside", "steer") else Reaction.NOTHING
 
 
 def takes_newcomers(
@@ -234,6 +236,16 @@ def takes_newcomers(
         case deliver:
             is_wanted = deliver == "parent"
     return is_wanted and can_steer and is_next and not turn.is_command
+
+
+def may_be_joined(turn: Turn, *, can_steer: bool) -> bool:
+    """Return whether a message can join a turn, if it is meant to."""
+    return can_steer and turn.entries[-1].deliver == "channel" and not turn.is_command
+
+
+def takes_asides(turn: Turn, queue: QueueConfig, *, can_aside: bool) -> bool:
+    """Return whether new messages are answered beside a turn; a command of the CLI has it alone."""
+    return queue.mode == "aside" and can_aside and not turn.is_command
 
 
 class Newcomer(StrEnum):

@@ -27,7 +27,14 @@ from remoteclaw.events import PlanStep
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, ToolCall, Turn
 
-__all__ = ["as_markdown", "count_messages", "digest", "lines_of", "read_lines"]
+__all__ = [
+    "as_markdown",
+    "count_messages",
+    "digest",
+    "lines_of",
+    "lines_of_aside",
+    "read_lines",
+]
 
 #: How much of one message is kept, in characters: its beginning and its end.
 MOST_TEXT = 8_000
@@ -85,6 +92,18 @@ def lines_of(
             break
         kept.append(encoded)
     return b"".join(reversed(kept))
+
+
+def lines_of_aside(
+    entry: Entry, payloads: Sequence[ReplyPayload], *, at_ms: int, most_bytes: int
+) -> bytes:
+    """Return what a message that was answered beside a turn adds to the record."""
+    most = min(MOST_TEXT, most_bytes // 16)
+    lines = [_asked(entry, most)]
+    if text := "\n\n".join(payload.text for payload in payloads):
+        said = {"at": at_ms, "turn": entry.id, "role": "agent", "text": _shortened(text, most)}
+        lines.append(said)
+    return b"".join(orjson.dumps(line) + b"\n" for line in lines)
 
 
 def _tools(calls: Sequence[ToolCall], most_bytes: int) -> list[dict[str, Any]]:

@@ -45,7 +45,10 @@ class TurnReply:
         self.plan: tuple[PlanStep, ...] = ()
         """The agent's plan as it was shown last."""
         self._tokens = 0
-        self._since_ms = now_ms()
+        self._last_said = ""
+        """The last complete message of the agent's."""
+        self.since_ms = now_ms()
+        """The start of this attempt at the turn."""
         self._origin = origin_of(turn.entries)
         self.words = ""
         """What was said last, as far as it has come."""
@@ -72,6 +75,7 @@ class TurnReply:
             place = {"index": payload.index, "text": payload.text, "is_complete": True}
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await self._lease.turns.show({**self._shown(), **place})
+        self._last_said = payload.text
         self.next_index = payload.index + 1
         if self._live[0] < self.next_index:
             self._live = (self.next_index, "")
@@ -115,6 +119,18 @@ class TurnReply:
         """Have the tools shown that the agent uses at the moment, beside the live text."""
         self._activity = tools
         self._live_changed.set()
+
+    @property
+    def now_said(self) -> str:
+        """What the agent says, or has said last."""
+        return self._live[1] or self._last_said
+
+    @property
+    def now_doing(self) -> str:
+        """The tool that runs, or ran last, and for what; empty if there was none."""
+        calls = [*self._tools.values()]
+        running = [call for call in calls if call.seconds is None] or calls
+        return f"{running[-1].name}: {running[-1].argument}".rstrip(": ") if running else ""
 
     def show_tool(self, call: ToolCall) -> None:
         """Have a tool shown to those who follow the session, as far as its call has come."""
@@ -177,7 +193,7 @@ class TurnReply:
             "attempt": self._turn.attempt,
             "index": index,
             "text": text,
-            "since_ms": self._since_ms,
+            "since_ms": self.since_ms,
             "is_quiet": is_quiet,
             "activity": [] if is_quiet else [asdict(tool) for tool in self._activity],
             "plan": [] if is_quiet else [asdict(step) for step in self.plan],

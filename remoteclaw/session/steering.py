@@ -18,15 +18,25 @@ MOST_STEERED = 20
 class Steering:
     """The newcomers of one turn: each is recorded as a part of it before the agent hears of it."""
 
-    def __init__(self, lease: Lease, newest: str) -> None:
-        """`newest` is the last entry that is known; all before it belong to the turn."""
+    def __init__(self, lease: Lease, newest: str, *, takes_all: bool = True) -> None:
+        """`newest` is the last entry that is known; all before it belong to the turn.
+
+        Unless it `takes_all`, only what it is given joins the turn.
+        """
         self._lease = lease
+        self._takes_all = takes_all
+        self._given: list[Entry] = []
         self._newest = newest
         self._taken: list[Entry] = []
         self._has_news = asyncio.Event()
         self._has_news.set()  # what came before `entries()` was called
         self._is_closed = False
         """Whether something came that has to wait, with all behind it."""
+
+    def give(self, entry: Entry) -> None:
+        """Have the agent hear of an entry that is recorded as a part of the turn."""
+        self._given.append(entry)
+        self._has_news.set()
 
     def announce(self) -> None:
         """Take notice that there may be more."""
@@ -46,7 +56,9 @@ class Steering:
                 return
             await self._has_news.wait()
             self._has_news.clear()
-            taken = await self._take()
+            given, self._given = self._given, []
+            self._taken += given
+            taken = [*given, *(await self._take() if self._takes_all else ())]
 
     async def _take(self) -> list[Entry]:
         room = MOST_STEERED - len(self._taken)

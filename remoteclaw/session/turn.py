@@ -13,6 +13,7 @@ from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import AgentDeliveryResult, Entry, Turn, stream_order
 from remoteclaw.session.asking import Asking
 from remoteclaw.session.attempt import Attempt, Progress
+from remoteclaw.session.beside import Beside
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.inbox import decode
 from remoteclaw.session.notices import (
@@ -35,8 +36,10 @@ from remoteclaw.session.queue import (
     NextBatch,
     Reaction,
     batch_step,
+    may_be_joined,
     next_batch,
     reaction,
+    takes_asides,
     takes_newcomers,
 )
 from remoteclaw.session.record import lines_of
@@ -110,6 +113,8 @@ class TurnRunner:
                 case BatchStep.AGENT:
                     await self._start_conversation(attempt)
                     await self._say_what_happened(attempt)
+                    if attempt.beside:
+                        attempt.beside.begin()
                     result = await self._asking.ask(attempt)
                     if result is None:
                         return None
@@ -119,8 +124,14 @@ class TurnRunner:
                     ending = _Ending(notice_result(RESET), is_recorded=False)
                 case _:
                     ending = _without_agent(step, attempt)
-            return await self._finish(attempt, ending)
+            finished = await self._finish(attempt, ending)
+            if attempt.beside:  # before the next batch is planned: what was answered isn't in it
+                answered = await attempt.beside.settle()
+                finished = replace(finished, left=max(0, finished.left - answered))
+            return finished
         finally:
+            if attempt.beside:
+                attempt.beside.abandon()
             self._running = None
 
     def on_lease_news(self, stop: str, newest: str) -> None:
@@ -137,8 +148,10 @@ class TurnRunner:
             case Reaction.INTERRUPT if not running.abort.is_set():
                 running.is_superseded = True
                 running.abort.set()
-            case Reaction.STEER if running.steering:
-                running.steering.announce()
+            case Reaction.LOOK:
+                for taking in (running.steering, running.beside):
+                    if taking:
+                        taking.announce()
 
     # -- the steps -----------------------------------------------------------------------------
 
@@ -186,7 +199,27 @@ class TurnRunner:
             attempt.permissions = permissions
         if takes_newcomers(turn, attempt.behind, attempt.queue, can_steer=bridge.can_steer):
             attempt.steering = Steering(lease, attempt.known)
+        elif takes_asides(turn, attempt.queue, can_aside=bridge.can_aside):
+            attempt.beside = self._beside(attempt)
         return attempt
+
+    def _beside(self, attempt: Attempt) -> Beside:
+        """Return what answers newer messages beside a turn, and has some of them join it."""
+        lease, bridge, turn = self._lease, self._bridge, attempt.turn
+        if may_be_joined(turn, can_steer=bridge.can_steer):
+            attempt.steering = Steering(lease, attempt.known, takes_all=False)
+        return Beside(
+            lease,
+            bridge,
+            self._config,
+            attempt.queue,
+            turn,
+            attempt.reply,
+            asked=attempt.progress.asked,
+            steering=attempt.steering,
+            permissions=attempt.permissions,
+            history=self._asking.history,
+        )
 
     async def _start_conversation(self, attempt: Attempt) -> None:
         """End the conversation before, if the turn is to begin another one."""
@@ -245,6 +278,7 @@ class TurnRunner:
             task_result=await result_of(self._lease, turn, status, said, result.tool_calls),
             is_about_person=ending.was_asked and any(entry.origin == "chat" for entry in entries),
             usage=usage,
+            told_beside=attempt.told_beside,
         )
         # What was still being recorded was sent before the outcome.
         await attempt.progress.settle()

@@ -63,7 +63,8 @@ class SearchResult(Result):
 
 class QueueSettings(Result):
     mode: str
-    """What becomes of messages while the session is busy: collect, followup, steer, interrupt."""
+    """What becomes of messages while the session is busy: aside, collect, followup, steer or
+    interrupt."""
     debounce_ms: int
     cap: int
     drop: str
@@ -157,7 +158,7 @@ class Labelled(Result):
 
 class QueueParams(Params):
     session_key: SessionKeyText
-    mode: Literal["collect", "followup", "steer", "interrupt"] | None = None
+    mode: Literal["aside", "collect", "followup", "steer", "interrupt"] | None = None
     debounce_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
     cap: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
     drop: Literal["old", "new", "summarize"] | None = None

@@ -9,6 +9,7 @@ import pytest
 from remoteclaw.config.model import Config
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.asides import AsideEnd, Asides
 from remoteclaw.fleet.calls import Copied
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
@@ -119,6 +120,26 @@ async def test_steer(lossy: tuple[Fleet, Proxy]) -> None:
     outcome = await fleet.outcomes.read(lease.sid, second.entry_id)
     assert outcome is not None
     assert outcome.status == "steered"
+
+
+async def test_what_is_said_beside_is_said_once(lossy: tuple[Fleet, Proxy]) -> None:
+    fleet, proxy = lossy
+    lease, first = await begun(fleet)
+    second = await fleet.inbound.append(message("second"), agent="main")
+    asides = Asides(lease)
+    for step in ("aside_ask", "aside_end"):
+        lost = lose(proxy, step)
+        if step == "aside_ask":
+            assert await asides.ask(first.entry_id, second.entry_id)
+        else:
+            end = AsideEnd(payloads=[{"text": "hi"}], reply=[{"text": "hi"}], note={"at": 1})
+            verdict = await asides.end(first.entry_id, second.entry_id, "answered", end)
+            assert verdict == "answered"
+        assert lost.reached.is_set()
+
+    client = fleet.scripts.client
+    assert await client.xlen(REPLIES) == 1
+    assert await client.llen(keys.beside(lease.sid)) == 1
 
 
 async def test_postpone(lossy: tuple[Fleet, Proxy]) -> None:

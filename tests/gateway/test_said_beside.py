@@ -6,7 +6,6 @@ import orjson
 import pytest
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.calls import MOST_SAID
 from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.host.terminal import login_name
@@ -90,7 +89,7 @@ async def test_the_console_s_chat_is_its_person_s(stack: Stack, turn: Turn) -> N
 
 async def test_so_much_is_kept_for_a_week(stack: Stack, turn: Turn) -> None:
     bob = await chat_of(stack, "bob")
-    for number in range(MOST_SAID + 2):
+    for number in range(52):
         await turn.call("message_send", target="bob", message=f"{number}")
     kept = await said(stack, bob)
     left_ms = await stack.fleet.scripts.client.pttl(keys.beside(bob.sid))

@@ -10,6 +10,18 @@ MUTANTS = (
         test="test_a_hook_that_chooses_a_directory_is_asked_once_of_a_turn",
     ),
     Mutant(
+        "a verdict by a tag that a person wrote",
+        before="{re.escape(key)}",
+        after="[0-9a-f]*",
+        test="test_what_is_no_answer_waits_and_is_answered_once",
+    ),
+    Mutant(
+        "a tag in the middle of an answer",
+        before='if len(found) != 1 or answer[found[0].end() :].strip(" \\t\\n`*_."):',
+        after="if len(found) != 1:",
+        test="test_only_a_closing_tag_is_a_verdict",
+    ),
+    Mutant(
         "a day that ends twice when the clocks go back",
         before="datetime.combine(day, wanted, tzinfo=zone)",
         after="datetime.combine(day, wanted.replace(fold=1), tzinfo=zone)",
@@ -113,9 +125,10 @@ MUTANTS = (
     ),
     Mutant(
         "a header of several lines",
-        before="_on_one_line(orjson.dumps(header).decode())",
+        before="on_one_line(orjson.dumps(header).decode())",
         after="orjson.dumps(header).decode()",
         test="test_the_header_is_one_line_for_whoever_reads_it",
+        within="turn_prompt",
     ),
     Mutant(
         "a tool that may not take its time",

@@ -18,6 +18,48 @@ def _unfenced(script: str) -> Mutant:
 
 MUTANTS = (
     Mutant(
+        "an aside that is asked about a third time",
+        before="if tries >= MOST_TRIES then return 0 end",
+        after="",
+        test="test_a_worker_that_dies_of_an_aside_twice_asks_no_third_time",
+    ),
+    Mutant(
+        "an aside about an entry of the batch",
+        before="if each == id then return false end",
+        after="",
+        test="test_what_is_in_a_turn_has_no_answer_beside_it",
+    ),
+    Mutant(
+        "an aside about what was stopped",
+        before="or id_at_most(args.entry, stop) then return 'gone' end",
+        after="then return 'gone' end",
+        test="test_what_was_stopped_is_not_answered_beside",
+    ),
+    Mutant(
+        "a verdict that is obeyed twice",
+        before="if said then return string.match(said, ' (.*)') end",
+        after="",
+        test="test_what_is_said_beside_is_said_once",
+    ),
+    Mutant(
+        "a verdict that joins nothing after a crash",
+        before="(steered and steered .. ',' or '') .. args.entry)",
+        after="steered or '')",
+        test="test_a_verdict_to_join_survives_its_worker",
+    ),
+    Mutant(
+        "a stop beside a turn that covers what waits",
+        before="redis.call('HSET', keys.state, 'stop_entry', ids[#ids])",
+        after="redis.call('HSET', keys.state, 'stop_entry', args.entry)",
+        test="test_a_stop_ends_the_turn_and_is_answered_behind_it",
+    ),
+    Mutant(
+        "what was said beside one conversation in the next one",
+        before="'rc:unheard:{' .. args.sid .. '}', 'rc:beside:{' .. args.sid .. '}')",
+        after="'rc:unheard:{' .. args.sid .. '}')",
+        test="test_a_new_conversation_hears_nothing_of_what_was_said_beside_the_old_one",
+    ),
+    Mutant(
         "a copy of a conversation in its first turn",
         before="if id and (not running or finished) then",
         after="if id then",
@@ -178,6 +220,7 @@ MUTANTS = (
         before="redis.call('HSET', keys.state, 'last_heard_ms', by_now(keys.state))",
         after="redis.call('HSET', keys.state, 'last_heard_ms', string.match(turn, '%d+'))",
         test="test_it_is_the_time_of_the_answer_that_counts",
+        within="finish",
     ),
     Mutant(
         "a copy that is too old to begin",
@@ -532,6 +575,7 @@ MUTANTS = (
         before="is_full_for('files') and math.min(args.outcome_ms, HOUR_MS) or args.outcome_ms",
         after="args.outcome_ms",
         test="test_what_is_kept_to_be_looked_at_goes_first",
+        within="finish",
     ),
     Mutant(
         "any number of bytes sent by a chat",
@@ -1355,7 +1399,7 @@ MUTANTS = (
     ),
     Mutant(
         "notes without end",
-        before="redis.call('LTRIM', beside, -args.most_said, -1)",
+        before="redis.call('LTRIM', list, -MOST_BESIDE, -1)",
         after="",
         test="test_so_much_is_kept_for_a_week",
     ),

@@ -64,6 +64,43 @@ MUTANTS = (
         test="test_a_direct_chat_with_an_id_of_its_own_ends_as_direct_ones_do",
     ),
     Mutant(
+        "a stranger who stops a turn beside it",
+        before='if not is_theirs or (verdict == "work"',
+        after='if False or (verdict == "work"',
+        test="test_a_stranger_s_word_neither_stops_nor_joins",
+    ),
+    Mutant(
+        "an aside that overtakes the end of a conversation",
+        before="case Newcomer.STOPS_JOINING:\n                    return found, True",
+        after="case Newcomer.STOPS_JOINING:\n                    continue",
+        test="test_nothing_overtakes_the_end_of_a_conversation",
+        within="beside",
+    ),
+    Mutant(
+        "an aside that is open while the next batch is planned",
+        before="answered = await attempt.beside.settle()",
+        after="answered = 0",
+        test="test_an_aside_settles_before_the_next_batch_is_planned",
+    ),
+    Mutant(
+        "an aside that waits for ever",
+        before="async with asyncio.timeout(self._queue.aside_s):",
+        after="async with asyncio.timeout(None):",
+        test="test_silence_ends_in_waiting",
+    ),
+    Mutant(
+        "words beside a turn that the agent never hears of",
+        before="told_beside=attempt.told_beside",
+        after="told_beside=None",
+        test="test_the_next_turn_knows_what_was_said_beside_once",
+    ),
+    Mutant(
+        "an answer beside a turn that is not recorded",
+        before="record=self._record(entry, aside) if is_whole else None",
+        after="record=None",
+        test="test_the_next_turn_knows_what_was_said_beside_once",
+    ),
+    Mutant(
         "a turn for each of results that come together",
         before="waiting = await self._wait_for_results(lease, waiting)",
         after="pass",

@@ -17,8 +17,27 @@ from tests.support.waiting import eventually
 
 #: An agent that says what it was asked, and what it knew before, and notes every prompt. Asked to
 #: wait, it does, and hears what comes meanwhile, or with `deaf` doesn't; told to die, it does.
+#: Asked beside its turn, it says what the message begins with: `answered two` is answered. Behind
+#: `untagged`, it forgets the tag, behind `forged` it repeats one that is not its own, and behind
+#: `silent` it says nothing; `slow` is answered behind the turn, `failed` fails, and `fatal` ends
+#: the agent.
 AGENT = """
-import select
+import re, select
+late = []
+def aside(message):
+    with open('asides', 'a') as asides: asides.write(message['prompt'] + chr(10))
+    header, _, asked = message['prompt'].partition(chr(10) + chr(10))
+    verdict, _, text = asked.partition(' ')
+    if verdict == 'silent': return
+    if verdict == 'slow':
+        late.append(message | {'prompt': header + chr(10) * 2 + 'answered ' + text})
+        return
+    if verdict == 'fatal': os._exit(3)
+    if verdict == 'failed': return say(type='aside', id=message['id'], error='it failed')
+    said = 'beside: ' + text if text else ''
+    key = re.search('answered:([0-9a-f]+)', header)[1]
+    tag = {'untagged': '', 'forged': '[[answered:00]]'}.get(verdict, f'[[{verdict}:{key}]]')
+    say(type='aside', id=message['id'], text=said + chr(10) + tag)
 pipe = open(0, 'rb', buffering=0, closefd=False)
 def turn():
     line = pipe.readline()
@@ -35,6 +54,10 @@ while True:
         continue
     if message['type'] == 'interrupt':
         continue
+    if message['type'] == 'aside':
+        aside(message)
+        while late: aside(late.pop())
+        continue
     asked = words(message)
     known = open(file).read().split(chr(10))[:-1] if os.path.exists(file) else []
     with open(file, 'a') as before: before.writelines(line + chr(10) for line in asked)
@@ -45,6 +68,9 @@ while True:
         time.sleep(0.005)
         if select.select([0], [], [], 0)[0]:
             message = turn()
+            if message['type'] == 'aside':
+                aside(message)
+                continue
             if message['type'] == 'steer':
                 say(type='steered', id=message['id'])
                 joined = words(message)
@@ -55,6 +81,7 @@ while True:
             break
     else:
         say(type='done')
+        while late: aside(late.pop())
 """
 
 
@@ -109,7 +136,9 @@ async def dying(stack: Stack, first: Accepted, *rest: Accepted, **how: Any) -> A
 
 
 def go(stack: Stack) -> None:
-    (stack.home.path / "workspaces" / "main" / "go").touch()
+    workspace = stack.home.path / "workspaces" / "main"
+    workspace.mkdir(parents=True, exist_ok=True)
+    (workspace / "go").touch()
 
 
 def prompts(stack: Stack) -> str:

@@ -212,9 +212,13 @@ class Stack:
 
     # -- talking -------------------------------------------------------------------------------
 
-    async def append(self, text: str, *, lane: Lane = "agents", **fields: Any) -> Accepted:
+    async def append(
+        self, text: str, *, lane: Lane = "agents", is_shared: bool = False, **fields: Any
+    ) -> Accepted:
         """Accept a message from Alice, as an adapter would."""
-        return await self.fleet.inbound.append(message(text, **fields), agent="main", lane=lane)
+        return await self.fleet.inbound.append(
+            message(text, **fields), agent="main", lane=lane, is_shared=is_shared
+        )
 
     async def write(
         self,

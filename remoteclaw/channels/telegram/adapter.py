@@ -154,7 +154,7 @@ class TelegramAdapter:
         texts = list(write(reply.text))
         if texts and reply.is_error:
             texts = _headed(texts, "⚠️ ", is_line=False)
-        if texts and reply.origin and reply.index == 0:
+        if texts and reply.origin and reply.index == 0 and not reply.is_beside:
             texts = _headed(texts, f"({reply.origin})")
         contents: list[_Params] = [{"content": text} for text in texts]
         contents += [{"attachment": file} for file in reply.attachments]

@@ -42,7 +42,7 @@ class WebAdapter:
             "replyTo": reply.reply_to_id,
             "isError": reply.is_error,
             "origin": reply.origin,
-            "turn": reply.turn if reply.call is None else None,
+            "turn": None if reply.is_apart else reply.turn,
             "usage": reply.usage,
             "card": asdict(reply.card) if reply.card else None,
             "notifies": _notifies(reply),

@@ -10,7 +10,7 @@ from remoteclaw.messages import channel_name
 
 __all__ = ["DropPolicy", "QueueConfig", "QueueMode", "QueueOverride"]
 
-QueueMode = Literal["collect", "followup", "steer", "interrupt"]
+QueueMode = Literal["aside", "collect", "followup", "steer", "interrupt"]
 DropPolicy = Literal["old", "new", "summarize"]
 PauseMs = Annotated[int, Field(ge=0, le=60_000)]
 Cap = Annotated[int, Field(ge=0, le=MOST)]
@@ -33,10 +33,15 @@ class QueueConfig(Section):
     An idle session starts at once, but for what people say to each other in a group or thread.
     """
 
-    mode: Annotated[QueueMode, BY_AGENTS] = "collect"
-    """`collect` answers all that waits in one turn, `followup` each message in its own.
-    `steer` gives the new message to the agent while it works, and `interrupt` stops the running
-    turn for it."""
+    mode: Annotated[QueueMode, BY_AGENTS] = "aside"
+    """`aside` has the agent answer a new message beside its work, or say what else it is for;
+    where the agent can't, it is `collect`, which answers all that waits in one turn. `followup`
+    answers each message in its own. `steer` gives the new message to the agent while it works, and
+    `interrupt` stops the running turn for it."""
+    asides: Annotated[int, Field(ge=1, le=20), BY_AGENTS] = 3
+    """How many messages are answered beside a turn at the same time."""
+    aside_s: Annotated[int, Field(ge=1, le=600), BY_AGENTS] = 60
+    """Seconds within which such an answer must be there; else the message waits."""
     debounce_ms: Annotated[PauseMs, BY_AGENTS] = 1000
     """Milliseconds without a new message before the waiting ones are answered: the person may still
     be typing."""

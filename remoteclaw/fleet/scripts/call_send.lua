@@ -1,7 +1,7 @@
 -- Put messages on reply streams, with their files, and note them for the conversations of those chats.
--- uses: replies, calls
+-- uses: replies, calls, asides
 -- keys: caller?, call, side_effects?, sent?, replies*, blobs*, besides*, states*
--- args: epoch?, turn?, call_ms, note?, note_ms, blob_ms, said?, said_ms, most_said, payloads*
+-- args: epoch?, turn?, call_ms, note?, note_ms, blob_ms, said?, payloads*
 --   besides, states: of sessions that may have such a chat; said: what those that there are shall hear of it
 -- → as in the prelude, each "STREAM ID"; incomplete: a file is not there any more
 local answered = answer_call(keys, args)
@@ -18,10 +18,6 @@ for number, payload in ipairs(args.payloads) do
   made[number] = keys.replies[number] .. ' ' .. put_reply(keys.replies[number], payload)
 end
 for number, beside in ipairs(keys.besides) do
-  if args.said and redis.call('EXISTS', keys.states[number]) == 1 then
-    redis.call('RPUSH', beside, args.said)
-    redis.call('LTRIM', beside, -args.most_said, -1)
-    redis.call('PEXPIRE', beside, args.said_ms)
-  end
+  if args.said and redis.call('EXISTS', keys.states[number]) == 1 then note_beside(beside, args.said) end
 end
 return end_call(keys, args, unpack(made))

@@ -1,10 +1,10 @@
 -- End the turn: its outcome, its last messages and the removal of its entries are one step.
--- uses: replies, asks, entries, sessions, work
+-- uses: replies, asks, entries, sessions, record, work
 -- keys: state, inbound, replies, dead_letters, record, side_effects, owed_inbound?, owed_state?, active, sessions,
---   usage, usage_day, live, account?, queues*, blobs*
+--   usage, usage_day, live, beside, account?, queues*, blobs*
 -- args: epoch, turn, attempt, status, outcome_ms, outcomes, done_channel, reply?, error?, agent_process?,
 --   sid, first_index, steered, answered, record?, record_bytes, record_ms?, owed?,
---   owed_sid, grace_ms, owed_outcomes, owed_key, has_heard, usage?, agent, usage_ms, above?,
+--   owed_sid, grace_ms, owed_outcomes, owed_key, has_heard, usage?, agent, usage_ms, told_beside?, above?,
 --   hint?, payloads*
 -- → entries left, hints that wait, the time, the session's own queue settings, queue if a hint is due
 --   for the session that gets the result, else nothing
@@ -100,14 +100,9 @@ if args.status ~= 'dead' then
   for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
 end
 if args.record_ms == '0' then redis.call('DEL', keys.record) end
-if args.record then
-  local size, most = redis.call('APPEND', keys.record, args.record), tonumber(args.record_bytes)
-  if size > most then  -- a quarter goes at once, so that it isn't copied with each turn
-    local rest = redis.call('GETRANGE', keys.record, -math.floor(most * 0.75), -1)
-    redis.call('SET', keys.record, string.sub(rest, (string.find(rest, '\n', 1, true) or #rest) + 1))
-  end
-  redis.call('PEXPIRE', keys.record, args.record_ms)
-end
+if args.record then append_record(keys.record, args.record, args.record_bytes, args.record_ms) end
+local told = args.told_beside and redis.call('LPOS', keys.beside, args.told_beside)
+if told then redis.call('LTRIM', keys.beside, told + 1, -1) end
 redis.call('DEL', keys.side_effects, keys.live)
 void_asks(args.sid, turn, 'The turn is over, and it was not done.')
 -- Add the turn's numbers to those that are kept.

@@ -44,7 +44,7 @@ if keep == 0 then redis.call('DEL', keys.archive) end
 redis.call('DEL', keys.session_map, keys.record)
 void_asks(args.sid, nil, 'The conversation has ended.')
 redis.call('DEL', 'rc:rules:{' .. args.sid .. '}', 'rc:grants:{' .. args.sid .. '}',
-  'rc:unheard:{' .. args.sid .. '}')
+  'rc:unheard:{' .. args.sid .. '}', 'rc:beside:{' .. args.sid .. '}')
 if args.copy_name then
   redis.call('HSET', keys.session_map, args.copy_name, args.copy_of)
   redis.call('PEXPIRE', keys.session_map, args.map_ms)

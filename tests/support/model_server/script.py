@@ -13,7 +13,7 @@ __all__ = ["Script", "aside"]
 
 _NAMES = """
     SAY LONG DRIP THINK TOOL SHELL READ SLEEP IMAGES HTTP RETRYAFTER DROP OVERLOADED RECALL TOOLS
-    GREPSYS LEN ECHO
+    GREPSYS LEN ECHO VERDICT
 """.split()
 _DIRECTIVE = re.compile(rf"(?:^|(?<=\s))({'|'.join(_NAMES)})(?![A-Za-z_])(?::|(?=\*|\s|$))")
 #: RemoteClaw's line about a message: it may quote earlier ones, with what they directed.
@@ -138,6 +138,10 @@ def _answer(name: str, rest: str, conversation: Conversation) -> str:
             return f"GREPSYS {str(value in conversation.system).lower()}"
         case "LEN":
             return f"LEN {len(conversation.last)}"
+        case "VERDICT":  # of an aside, closed by the tag whose key the question gives
+            wanted, _, text = value.partition(" ")
+            key = re.search(r"\[\[answered:([0-9a-f]+)\]\]", conversation.last)
+            return f"{text}\n[[{wanted}:{key[1] if key else ''}]]".strip()
         case "IMAGES":
             pictures = [f"{picture.kind} {picture.size}" for picture in conversation.pictures]
             return "IMAGES " + json.dumps(pictures)

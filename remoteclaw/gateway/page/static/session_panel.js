@@ -7,6 +7,7 @@ import { sessionLink } from "./keys.js";
 import { tracePanel } from "./trace.js";
 
 const MODES = {
+  aside: "aside: a new message is answered beside the running turn",
   collect: "collect: all that waits is answered in one turn",
   followup: "followup: each message has a turn of its own",
   steer: "steer: the agent gets it while it works",

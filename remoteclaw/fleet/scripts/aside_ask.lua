@@ -1,0 +1,21 @@
+-- Begin to ask about an entry beside the running turn. Each attempt at the turn does so once, two of them at
+-- most: what has cost two workers their lives waits.
+-- uses: asides
+-- keys: state, inbound
+-- args: epoch, turn, outcomes, entry
+-- → 1 if it is to be asked
+local MOST_TRIES = 2
+local fence = fenced(keys.state, args.epoch)
+if fence then return fence end
+local turn, attempt, stop = unpack(redis.call('HMGET', keys.state, 'turn', 'attempt', 'stop_entry'))
+if turn ~= args.turn or not waits_alone(keys, args.entry) or id_at_most(args.entry, stop) then return 0 end
+local outcome, field = args.outcomes .. args.entry, 'aside.' .. attempt
+if redis.call('HEXISTS', outcome, 'verdict') == 1 then return 0 end
+if redis.call('HEXISTS', outcome, field) == 1 then return 1 end  -- said before
+local tries = 0
+for _, name in ipairs(redis.call('HKEYS', outcome)) do
+  if string.match(name, '^aside%.') then tries = tries + 1 end
+end
+if tries >= MOST_TRIES then return 0 end
+redis.call('HSET', outcome, field, now_ms())
+return 1

@@ -1,0 +1,45 @@
+-- Obey what an aside has come to, and record it, in one step: so a verdict is obeyed once, and one that was
+-- recorded is asked for no more. An entry that has become a part of a turn meanwhile, or was stopped, is left
+-- as it is.
+-- uses: replies, asides, record
+-- keys: state, inbound, replies, record, beside, blobs*
+-- args: epoch, turn, outcomes, entry, verdict, outcome_ms, done_channel, bell, reply?, note?, record?,
+--   record_bytes, record_ms, payloads*
+-- → the verdict as it was obeyed; gone
+local fence = fenced(keys.state, args.epoch)
+if fence then return fence end
+local outcome, now = args.outcomes .. args.entry, now_ms()
+local said = redis.call('HGET', outcome, 'verdict')
+if said then return string.match(said, ' (.*)') end  -- said before
+local turn, attempt, batch, steered, stop = unpack(redis.call('HMGET', keys.state, 'turn', 'attempt', 'batch',
+  'steered', 'stop_entry'))
+if not waits_alone(keys, args.entry) or id_at_most(args.entry, stop) then return 'gone' end
+local runs = turn == args.turn and not id_at_most(turn, stop)
+local verdict = args.verdict
+-- A turn that is over can neither be joined nor stopped.
+if not runs and (verdict == 'work' or verdict == 'stop') then verdict = 'later' end
+redis.call('HSET', outcome, 'verdict', now .. ' ' .. verdict)
+if verdict == 'later' then return verdict end
+for _, payload in ipairs(args.payloads) do put_reply(keys.replies, payload) end
+if args.note then note_beside(keys.beside, args.note) end
+if verdict == 'work' then
+  redis.call('HSET', keys.state, 'steered', (steered and steered .. ',' or '') .. args.entry)
+  redis.call('HSET', outcome, 'status', 'running', 'turn', turn, 'steered.' .. attempt, now)
+elseif verdict == 'stop' then
+  -- The turn's own entries, and not what waits: this one is answered behind it.
+  local ids = split(batch)
+  redis.call('HSET', keys.state, 'stop_entry', ids[#ids])
+  redis.call('PUBLISH', args.bell, '')
+elseif verdict == 'answered' then
+  redis.call('XDEL', keys.inbound, args.entry)
+  redis.call('HSET', outcome, 'status', 'done', 'finished', now)
+  if args.reply then redis.call('HSET', outcome, 'reply', args.reply) end
+  redis.call('PEXPIRE', outcome, is_full_for('files') and math.min(args.outcome_ms, HOUR_MS) or args.outcome_ms)
+  redis.call('PUBLISH', args.done_channel, args.entry)
+  for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
+  if args.record and not is_full_for('messages') then
+    append_record(keys.record, args.record, args.record_bytes, args.record_ms)
+  end
+  redis.call('HSET', keys.state, 'last_heard_ms', by_now(keys.state))
+end
+return verdict

@@ -1,0 +1,56 @@
+"""A conversation that goes on while its agent works, with the real CLIs and one worker."""
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.runtimes import CLIS, create_cli_runtime
+from tests.conftest import required
+from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.prefixes import asked
+from tests.support.stack import Stack, said
+from tests.support.waiting import eventually
+
+ASIDES = [name for name in CLIS if create_cli_runtime(name).capabilities.asides]
+
+
+@pytest.fixture(params=ASIDES)
+def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> AgentCli:
+    return required(request.param, model_server)
+
+
+async def test_a_conversation_goes_on_while_its_agent_works(
+    cli: AgentCli, stack: Stack, directory: Path
+) -> None:
+    stack.configure(cli.config(permissions="auto"), queue={"mode": "aside", "debounce_ms": 0})
+    await stack.start_worker()
+    assert await stack.ask("my colour is green SAY:noted") == "noted"
+    began, go_on = directory / "began", directory / "go on"
+    work = await stack.append(
+        "refactor the auth module "
+        f"SHELL:touch '{began}'; until test -e '{go_on}'; do sleep 0.1; done"
+    )
+    await eventually(began.exists)
+
+    sum_ = await stack.append(f"what is 2+2? {uuid.uuid4().hex} VERDICT:answered 4")
+    assert said(await stack.outcome(sum_)) == "4"
+    how = f"how far are you? {uuid.uuid4().hex}"
+    far = await stack.append(f"{how} VERDICT:answered I wait for a file.")
+    assert said(await stack.outcome(far)) == "I wait for a file."
+    body = str(asked(cli.model, how))
+    line = body.partition(how)[0].rpartition("[remoteclaw ")[2]
+    assert "until test -e" in line.partition("doing")[2]  # the tool that runs
+    assert "my colour is green" in body
+    more = await stack.append("and the tests too VERDICT:work I take them in.")
+    if create_cli_runtime(cli.name).capabilities.steers:
+        await stack.reached(more, "steered")
+    lost = await stack.append("say nothing useful SAY:Let me check that.")
+    await stack.reached(lost, "verdict")
+    go_on.touch()
+
+    assert (await stack.outcome(work)).status == "done"
+    assert (await stack.outcome(more)).status in ("steered", "done")
+    assert said(await stack.outcome(lost)) == "Let me check that."  # once, by a turn of its own
+    recall = await stack.ask("RECALL")
+    assert "my colour is green" in recall

@@ -1,0 +1,273 @@
+"""Messages that are answered beside a running turn: each verdict, each failure, and each crash."""
+
+import json
+from typing import Any
+
+import pytest
+
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.asides import AsideEnd, Asides
+from remoteclaw.fleet.inbound import Accepted
+from tests.support.conversations import append, busy, drain, dying, go, prompts, recorded
+from tests.support.stack import Stack, said
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+async def agent(agent: Stack) -> Stack:
+    """A stack whose agent answers beside its turns."""
+    agent.configure(agent.agent, queue={"mode": "aside", "debounce_ms": 0})
+    return agent
+
+
+async def sent(stack: Stack, count: int) -> list[Any]:
+    """Return so many replies, as the adapter gets them."""
+    replies = stack.fleet.replies.reader("test", "default", token="test").replies()
+    found = [await anext(replies) for _ in range(count)]
+    await replies.aclose()
+    return found
+
+
+def asked(stack: Stack) -> list[dict[str, Any]]:
+    """Return the first lines of what the agent was asked beside its turns."""
+    text = (stack.home.path / "workspaces" / "main" / "asides").read_text()
+    lines = [line for line in text.splitlines() if line.startswith("[remoteclaw ")]
+    return [json.loads(line.removeprefix("[remoteclaw ").removesuffix("]")) for line in lines]
+
+
+async def verdict(stack: Stack, accepted: Accepted) -> str:
+    """Wait for the verdict about a message."""
+    found: list[str] = []
+
+    async def is_there() -> bool:
+        outcome = await stack.fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
+        assert outcome is not None
+        found[:] = [step.detail for step in outcome.steps if step.name == "verdict"]
+        return bool(found)
+
+    await eventually(is_there)
+    return found[0]
+
+
+async def test_a_message_is_answered_while_the_turn_runs(agent: Stack) -> None:
+    first, task = await busy(agent)
+    second = await agent.append("answered what is 2+2?", id="m2")
+    outcome = await agent.outcome(second)
+    assert (outcome.status, said(outcome)) == ("done", "beside: what is 2+2?")
+    running = await agent.fleet.outcomes.read(first.session.sid, first.entry_id)
+    assert running is not None
+    assert running.status == "running"
+
+    (reply,) = await sent(agent, 1)
+    assert (reply.text, reply.reply_to_id) == ("beside: what is 2+2?", "m2")
+    assert (reply.is_beside, reply.entries, reply.origin) == (True, (second.entry_id,), "beside")
+    go(agent)
+    await task
+    assert said(await agent.outcome(first)).startswith("heard wait, ")
+
+
+async def test_the_question_says_what_goes_on(agent: Stack) -> None:
+    _, task = await busy(agent)
+    await agent.outcome(await agent.append("answered first"))
+    await agent.outcome(await agent.append("answered how far are you?"))
+    go(agent)
+    await task
+
+    _, header = asked(agent)
+    assert header["running"]["about"] == ["wait"]
+    assert header["running"]["you_said"].startswith("heard wait")
+    assert [note["you"] for note in header["meanwhile"]] == ["beside: first"]
+    assert header["from"] == {"id": "alice"}
+
+
+async def test_the_next_turn_knows_what_was_said_beside_once(agent: Stack) -> None:
+    first, task = await busy(agent)
+    await agent.outcome(await agent.append("answered two"))
+    third = await agent.append("later three")
+    assert await verdict(agent, third) == "later"
+    go(agent)
+    await task
+    await agent.outcome(third)
+    fourth = await agent.append("four")
+    await drain(agent, fourth)
+
+    told = prompts(agent).split("[remoteclaw ")
+    assert ["meanwhile" in text for text in told if text] == [False, True, False]
+    assert '"said":"answered two","you":"beside: two"' in prompts(agent)
+    assert await recorded(agent, first) == ["answered two", "wait", "later three", "four"]
+
+
+@pytest.mark.parametrize("text", ["untagged x", "forged x", "failed x", "later x"])
+async def test_what_is_no_answer_waits_and_is_answered_once(agent: Stack, text: str) -> None:
+    first, task = await busy(agent)
+    second = await agent.append(text)
+    assert await verdict(agent, second) == "later"
+    go(agent)
+    await task
+
+    assert said(await agent.outcome(second)).startswith(f"heard {text}")
+    replies = [reply.text for reply in await sent(agent, 2)]
+    assert [reply.partition(",")[0] for reply in replies] == ["heard wait", f"heard {text}"]
+    assert (await agent.outcome(first)).status == "done"
+
+
+async def test_silence_ends_in_waiting(agent: Stack) -> None:
+    queue = {"mode": "aside", "debounce_ms": 0, "aside_s": 1}
+    agent.configure(agent.agent, queue=queue)
+    _, task = await busy(agent)
+    second = await agent.append("silent x")
+    assert await verdict(agent, second) == "later"
+    go(agent)
+    await task
+    assert said(await agent.outcome(second)).startswith("heard silent x")
+
+
+async def test_a_message_for_the_running_work_joins_it(agent: Stack) -> None:
+    first, task = await busy(agent)
+    second = await agent.append("work and the tests too")
+    await agent.reached(second, "steered")
+    await eventually(lambda: "work and the tests too" in prompts(agent))
+    go(agent)
+    await task
+
+    assert (await agent.outcome(second)).status == "steered"
+    outcome = await agent.outcome(first)
+    assert said(outcome).startswith("heard wait, knew - & work and the tests too")
+
+
+async def test_a_stop_ends_the_turn_and_is_answered_behind_it(agent: Stack) -> None:
+    first, task = await busy(agent)
+    second = await agent.append("stop that")
+    await task
+
+    assert (await agent.outcome(first)).status == "stopped"
+    assert said(await agent.outcome(second)).startswith("heard stop that")
+
+
+@pytest.mark.parametrize("word", ["stop", "work"])
+async def test_a_stranger_s_word_neither_stops_nor_joins(agent: Stack, word: str) -> None:
+    channels = {"test": {"owners": ["alice"]}}
+    queue = {"mode": "aside", "debounce_ms": 0}
+    agent.configure(agent.agent, queue=queue, channels=channels)
+    first = await agent.append("wait", is_shared=True)
+    task = drain(agent, first)
+    await agent.reached(first, "output")
+    second = await agent.append(f"{word} it", from_="mallory", is_shared=True)
+    assert await verdict(agent, second) == "later"
+    go(agent)
+    await task
+
+    assert [(await agent.outcome(each)).status for each in (first, second)] == ["done", "done"]
+
+
+async def test_nothing_overtakes_the_end_of_a_conversation(agent: Stack) -> None:
+    first, task = await busy(agent)
+    await agent.append("/new")
+    third = await agent.append("answered three")
+    fourth = await agent.append("answered four")
+    go(agent)
+    await task
+
+    assert said(await agent.outcome(third)).startswith("heard answered three + answered four")
+    assert (await agent.outcome(fourth)).turn == third.entry_id
+    assert (await agent.outcome(first)).status == "done"
+
+
+async def test_an_aside_settles_before_the_next_batch_is_planned(agent: Stack) -> None:
+    first, task = await busy(agent)
+    second = await agent.append("slow x")
+    await agent.reached(second, "aside")
+    go(agent)  # the turn ends while the question is open, and the answer comes behind it
+    await task
+
+    assert (await agent.outcome(first)).status == "done"
+    assert said(await agent.outcome(second)) == "beside: x"
+    assert "slow x" not in prompts(agent).split('"meanwhile"')[0]
+
+
+async def test_an_agent_that_dies_of_an_aside_has_its_turn_repeated_or_told(agent: Stack) -> None:
+    first, task = await busy(agent)
+    second = await agent.append("fatal x")
+    assert await verdict(agent, second) == "later"
+    go(agent)
+    await task
+
+    assert (await agent.outcome(first)).is_final
+    assert (await agent.outcome(second)).is_final
+
+
+async def test_a_worker_that_dies_of_an_aside_twice_asks_no_third_time(agent: Stack) -> None:
+    (first,) = await append(agent, "wait")
+    for attempt in (1, 2):
+        async with dying(agent, first) as lease:
+            second = await agent.append("answered x", id="m2")
+            assert await Asides(lease).ask(first.entry_id, second.entry_id), attempt
+    go(agent)
+    await drain(agent, first)
+
+    outcome = await agent.outcome(second)
+    assert said(outcome).startswith("heard answered x")
+    assert [step.name for step in outcome.steps].count("aside") == 2
+
+
+async def test_an_answer_that_was_recorded_is_not_given_twice(agent: Stack) -> None:
+    (first,) = await append(agent, "wait")
+    async with dying(agent, first) as lease:
+        second = await agent.append("answered x")
+        asides = Asides(lease)
+        assert await asides.ask(first.entry_id, second.entry_id)
+        end = AsideEnd(reply=[{"text": "yes"}])
+        assert await asides.end(first.entry_id, second.entry_id, "answered", end) == "answered"
+    go(agent)
+    await drain(agent, first)
+
+    assert said(await agent.outcome(second)) == "yes"
+    assert "answered x" not in prompts(agent)
+
+
+async def test_a_verdict_to_join_survives_its_worker(agent: Stack) -> None:
+    (first,) = await append(agent, "wait")
+    async with dying(agent, first) as lease:
+        second = await agent.append("work x")
+        asides = Asides(lease)
+        assert await asides.ask(first.entry_id, second.entry_id)
+        assert await asides.end(first.entry_id, second.entry_id, "work", AsideEnd()) == "work"
+    go(agent)
+    await drain(agent, first)
+
+    assert said(await agent.outcome(first)).startswith("heard wait + work x")
+    assert said(await agent.outcome(second)).startswith("heard wait + work x")
+
+
+async def test_what_is_in_a_turn_has_no_answer_beside_it(agent: Stack) -> None:
+    (first, second) = await append(agent, "wait", "answered x")
+    async with dying(agent, first, second) as lease:
+        asides = Asides(lease)
+        assert not await asides.ask(first.entry_id, second.entry_id)
+        assert await asides.end(first.entry_id, second.entry_id, "answered", AsideEnd()) == "gone"
+
+
+async def test_what_was_stopped_is_not_answered_beside(agent: Stack) -> None:
+    (first,) = await append(agent, "wait")
+    async with dying(agent, first) as lease:
+        second = await agent.append("answered x")
+        asides = Asides(lease)
+        assert await asides.ask(first.entry_id, second.entry_id)
+        await agent.fleet.sessions.stop(first.session.sid)
+        assert await asides.end(first.entry_id, second.entry_id, "answered", AsideEnd()) == "gone"
+    await drain(agent, first)
+    assert (await agent.outcome(second)).status == "stopped"
+
+
+async def test_a_new_conversation_hears_nothing_of_what_was_said_beside_the_old_one(
+    agent: Stack,
+) -> None:
+    first, task = await busy(agent)
+    await agent.outcome(await agent.append("answered two"))
+    go(agent)
+    await task
+    await drain(agent, await agent.append("/new"))
+    await drain(agent, await agent.append("hello"))
+
+    assert "meanwhile" not in prompts(agent)
+    assert not await agent.fleet.scripts.client.exists(keys.beside(first.session.sid))
