@@ -8,6 +8,8 @@ It connects MCP servers only in a workspace that it trusts, and there it obeys w
 workspace is trusted where there is nothing to obey (docs/decisions/0023-gemini-s-trust.md).
 """
 
+import contextlib
+import glob
 import logging
 import os
 import re
@@ -46,6 +48,15 @@ _COMMENTS = re.compile(r'("(?:\\.|[^"\\])*+"?)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DO
 #: The prefix of our server's tools (`Home.server_name`).
 _OWN_TOOL = re.compile(rf"^mcp_{OWN_SERVER}-[0-9a-f]+_")
 
+#: The settings of the place for questions beside a turn: no tools, and no MCP servers.
+_ASIDES = orjson.dumps(
+    {
+        "tools": {"core": [], "allowed": []},
+        "mcp": {"allowed": ["none"]},
+        "skills": {"enabled": False},
+    }
+)
+
 #: The pause before its first retry, and the longest one, in seconds.
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 30.0
 
@@ -61,6 +72,7 @@ class GeminiRuntime(AcpRuntime):
         steers=False,
         explains_denial=False,
         takes_commands=True,
+        asides="notes",
         resumes="from our record",
         rules=frozenset(("Bash", "Edit", "WebFetch")),
         tested="0.61.0",
@@ -72,6 +84,7 @@ class GeminiRuntime(AcpRuntime):
         models="`gemini`, then /model",
     )
     may_load = False
+    aside_modes = ()  # it has no tools then, and where it isn't trusted, no mode takes them away
     log = (
         re.compile(rb"\[[0-9TZ:.-]+\] \[[A-Z]+\]"),
         re.compile(rb"\] Attempt \d+ failed|Retrying after \d+ms"),
@@ -130,6 +143,29 @@ class GeminiRuntime(AcpRuntime):
         env = {**spec.env, "GEMINI_CLI_TRUST_WORKSPACE": trust}
         return Launch(argv=tuple(argv), env=env, cwd=spec.workspace, session_id=session_id)
 
+    def aside_place(self, spec: AgentSpec, run_dir: Path) -> str:
+        """Return a directory of ours, for all questions beside a turn.
+
+        Its settings leave gemini no tools, if it is told to trust its workspace; else those that
+        read find nothing there. Its sessions are not listed among those of the workspace.
+        """
+        place = run_dir.parent.parent / "asides"
+        for directory in (place, place / ".gemini"):
+            directory.mkdir(mode=0o700, exist_ok=True)
+        new = run_dir / "aside-settings"
+        new.write_bytes(_ASIDES)
+        new.replace(place / ".gemini" / "settings.json")
+        return str(place)
+
+    def forget(self, spec: AgentSpec, session: str) -> None:
+        """Remove the file of a session, which has its whole id in the first line."""
+        name = f"tmp/*/chats/session-*-{glob.escape(session[:8])}.jsonl"
+        for home in _homes(spec.env):
+            for file in (home / ".gemini").glob(name):
+                with contextlib.suppress(OSError), file.open("rb") as lines:
+                    if f'"sessionId":"{session}"'.encode() in lines.readline():
+                        file.unlink()
+
     def tool_name(self, call: Mapping[str, Any]) -> str:
         """Return a tool's name, which only the id of its call has: the title may be the model's."""
         name = text(call.get("toolCallId")).rpartition("__")[0] or text(call.get("title"))
@@ -173,7 +209,7 @@ def trust_problem(workspace: str, env: Mapping[str, str], *, asks: bool) -> str 
 
     `asks` tells that commands need a permission.
     """
-    homes = {Path(env[name]).expanduser() for name in ("GEMINI_CLI_HOME", "HOME") if env.get(name)}
+    homes = _homes(env)
     try:
         found = next(_obeyed(Path(workspace), homes, asks=asks), None)
     except _TooMany:
@@ -187,6 +223,10 @@ def trust_problem(workspace: str, env: Mapping[str, str], *, asks: bool) -> str 
         "take that out, set trust_workspace = true if you trust who can write there, or choose "
         "another workspace."
     )
+
+
+def _homes(env: Mapping[str, str]) -> set[Path]:
+    return {Path(env[name]).expanduser() for name in ("GEMINI_CLI_HOME", "HOME") if env.get(name)}
 
 
 class _TooMany(Exception):

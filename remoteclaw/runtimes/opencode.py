@@ -23,6 +23,9 @@ __all__ = ["OpencodeRuntime", "plugin_problem"]
 
 #: The variable with a configuration that overrides its files.
 CONFIG = "OPENCODE_CONFIG_CONTENT"
+#: The mode for questions beside a turn: it has all tools, so that the model's provider reads the
+#: copy of a conversation from its cache, and asks for each.
+ASIDE = "remoteclaw-aside"
 #: The tools that need no permission.
 _HARMLESS = ("read", "glob", "grep", "list", "lsp", "skill", "task", "todowrite", "todoread")
 #: The tools that need one in any case, behind the rules for servers.
@@ -70,6 +73,7 @@ class OpencodeRuntime(AcpRuntime):
         takes_commands=True,
         reports_cost=True,
         forks=True,
+        asides="copy",
         rules=frozenset(("Bash", "Edit", "Read", "WebFetch", "WebFetch(domain)", "WebSearch")),
         tested="1.18.33",
     )
@@ -79,6 +83,8 @@ class OpencodeRuntime(AcpRuntime):
         models="`opencode models`",
     )
     instructs_by_prompt = False  # its configuration names a file for that
+    aside_modes = (ASIDE,)
+    needs_aside_mode = True
     # The baseline runs on every processor; which of both a better one can run, is not looked for.
     natives = ("opencode-linux-*-baseline/bin/opencode", "opencode-linux-*/bin/opencode")
     log = (
@@ -149,7 +155,11 @@ class OpencodeRuntime(AcpRuntime):
         config = _config(spec.env.get(CONFIG, ""))
         config["instructions"] = [*_listed(config.get("instructions")), str(prompt)]
         agent = mapping(config.get("agent"))
-        config["agent"] = {**agent, "title": {"disable": True, **mapping(agent.get("title"))}}
+        config["agent"] = {
+            **agent,
+            "title": {"disable": True, **mapping(agent.get("title"))},
+            ASIDE: _aside(mapping(agent.get(text(config.get("default_agent")) or "build"))),
+        }
         experimental = mapping(config.get("experimental"))
         config["experimental"] = {"continue_loop_on_deny": True, **experimental}
         config["permission"] = _permissions(spec, config.get("permission"), run_dir)
@@ -163,6 +173,13 @@ class OpencodeRuntime(AcpRuntime):
             session_id=session_id,
             prompt_file=prompt,
         )
+
+
+def _aside(main: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the mode for questions beside a turn, with the prompt of the `main` one."""
+    about = {"mode": "primary", "description": "Answers beside the running turn."}
+    prompt = {"prompt": main["prompt"]} if "prompt" in main else {}
+    return {**about, **prompt, "permission": {"*": "ask"}}
 
 
 def _permissions(spec: AgentSpec, own: Any, run_dir: Path) -> Any:

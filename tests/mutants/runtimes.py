@@ -4,6 +4,102 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a permission that is asked for beside a turn, and no failure",
+        before='await self._give_up("it asked for a permission")',
+        after="pass",
+        test="test_one_that_would_use_a_tool_is_stopped_and_has_no_answer[a permission]",
+    ),
+    Mutant(
+        "a tool that an ACP agent uses beside a turn",
+        before='case "tool_call" | "tool_call_update":',
+        after='case "never":',
+        test="test_one_that_would_use_a_tool_is_stopped_and_has_no_answer[a tool]",
+    ),
+    Mutant(
+        "opencode's tools beside a turn, as its settings have them",
+        before='return {**about, **prompt, "permission": {"*": "ask"}}',
+        after="return {**about, **prompt}",
+        test="test_no_tool_runs_beside_a_turn[opencode]",
+    ),
+    Mutant(
+        "opencode in a mode that runs tools beside a turn",
+        before="if mode is None and runtime.needs_aside_mode:",
+        after="if False:",
+        test="test_opencode_is_asked_nothing_where_tools_would_run",
+    ),
+    Mutant(
+        "gemini's tools beside a turn",
+        before='"tools": {"core": [], "allowed": []},',
+        after='"tools": {},',
+        test="test_gemini_is_asked_in_a_session_without_tools",
+    ),
+    Mutant(
+        "an agent without a second session that is asked for one with each question",
+        before="if self.refusal:",
+        after="if False:",
+        test="test_an_agent_that_has_no_second_session_is_not_asked_again",
+    ),
+    Mutant(
+        "a question that an agent takes into the conversation itself",
+        before='if session in ("", self._main):',
+        after="if not session:",
+        test="test_an_agent_that_has_no_second_session_is_not_asked_again",
+    ),
+    Mutant(
+        "a question beside a turn without the instructions",
+        before="instructions = spec.plain_prompt if",
+        after='instructions = "" if',
+        test="test_any_agent_is_asked_in_another_session_without_servers",
+    ),
+    Mutant(
+        "opencode's word for a tool that runs, which is not set right",
+        before="_AT_WORK if self._is_busy",
+        after='"" if self._is_busy',
+        test="test_opencode_is_asked_on_a_copy_in_a_mode_that_asks_for_every_tool",
+    ),
+    Mutant(
+        "what an agent repeats of a conversation, taken for an answer",
+        before="if not self._is_asked:\n    return",
+        after="if False:\n    return",
+        test="test_opencode_is_asked_on_a_copy_in_a_mode_that_asks_for_every_tool",
+    ),
+    Mutant(
+        "a copy of a first turn that has not ended",
+        before="copies=may_copy and self._has_turns",
+        after="copies=may_copy",
+        test="test_there_is_nothing_to_copy_in_a_first_turn",
+    ),
+    Mutant(
+        "a cancelled question that the agent goes on with",
+        before='if self._is_asked:\n    await self._peer.notify("session/cancel"',
+        after='if False:\n    await self._peer.notify("session/cancel"',
+        test="test_a_cancelled_one_is_ended_and_what_it_still_says_is_dropped",
+    ),
+    Mutant(
+        "a turn that waits for the model of a question beside it",
+        before="if self._asides and message.method == LOG_LINE:",
+        after="if False:",
+        test="test_one_that_waits_for_its_model_fails_and_the_turn_is_told_nothing[gemini",
+    ),
+    Mutant(
+        "sessions of questions that are closed and stay in the agent's list",
+        before='for ability in ("delete", "close"):',
+        after='for ability in ("close", "delete"):',
+        test="test_its_session_is_removed_as_far_as_the_agent_can",
+    ),
+    Mutant(
+        "a conversation of gemini's that is removed for another's question",
+        before="""if f'"sessionId":"{session}"'.encode() in lines.readline():""",
+        after="if True:",
+        test="test_only_the_file_of_a_session_itself_is_removed",
+    ),
+    Mutant(
+        "commands of a question's session, taken for the conversation's",
+        before="== self._session or not self._session:",
+        after="or True:",
+        test="test_commands_of_its_session_are_not_the_conversations",
+    ),
+    Mutant(
         "an answer beside the turn that another question hears",
         before='or response.get("request_id") != self._id:',
         after="or False:",

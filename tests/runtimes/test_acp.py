@@ -28,7 +28,8 @@ from remoteclaw.protocols import (
     BridgeCallbacks,
     Decision,
 )
-from remoteclaw.runtimes.acp import AcpProcess, AcpRuntime
+from remoteclaw.runtimes.acp import AcpRuntime
+from remoteclaw.runtimes.acp_process import AcpProcess
 from tests.support.bridges import OneFile, acp_script, agent_bridge
 from tests.support.pictures import png
 from tests.support.stack import message

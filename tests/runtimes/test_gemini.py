@@ -247,3 +247,44 @@ def test_what_gemini_repeats_is_read_in_its_log(
     assert note.failure is not None
     assert (note.failure.category, note.wait_s) == (category, wait_s)
     assert (note.failure.retry_at_ms is not None) is ("retry after 60s" in line)
+
+
+def test_questions_beside_a_turn_have_a_place_of_their_own_without_tools(
+    workspace: Path, tmp_path: Path
+) -> None:
+    """All agents share it, and what another one wrote there doesn't count."""
+    run_dir = tmp_path / "home" / "run" / "a"
+    run_dir.mkdir(parents=True)
+    place = Path(GeminiRuntime().aside_place(spec(workspace), run_dir))
+    settings = place / ".gemini" / "settings.json"
+    settings.write_text("{}")
+
+    assert GeminiRuntime().aside_place(spec(workspace), run_dir) == str(place)
+
+    assert place == tmp_path / "home" / "asides"
+    told = json.loads(settings.read_text())
+    assert told["tools"] == {"core": [], "allowed": []}
+    assert told["mcp"] == {"allowed": ["none"]}
+    assert place.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("variable", ["HOME", "GEMINI_CLI_HOME"])
+def test_only_the_file_of_a_session_itself_is_removed(workspace: Path, variable: str) -> None:
+    given = spec(workspace, env={variable: str(workspace.parents[1])})
+    chats = workspace.parents[1] / ".gemini" / "tmp" / "asides" / "chats"
+    chats.mkdir(parents=True)
+    session, similar = (
+        "0d743ac0-120e-4bb3-9de2-3a0dca4e8f52",
+        "0d743ac0-ffff-4bb3-9de2-3a0dca4e8f52",
+    )
+    for minute, owner in enumerate((session, similar)):
+        file = chats / f"session-2026-11-23T05-5{minute}-{owner[:8]}.jsonl"
+        file.write_text(f'{{"sessionId":"{owner}","kind":"main"}}\n{{"about":"{session}"}}\n')
+    (chats / "session-2026-11-23T05-59-0d743ac0.jsonl").mkdir()
+
+    GeminiRuntime().forget(given, session)
+    GeminiRuntime().forget(given, "*")
+    GeminiRuntime().forget(given, session)
+
+    kept = sorted(file.name for file in chats.iterdir())
+    assert kept == [f"session-2026-11-23T05-5{minute}-0d743ac0.jsonl" for minute in (1, 9)]

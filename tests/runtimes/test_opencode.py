@@ -13,7 +13,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, prompt_file
-from remoteclaw.runtimes.opencode import OpencodeRuntime
+from remoteclaw.runtimes.opencode import ASIDE, OpencodeRuntime
 from tests.support.bridges import acp_script, agent_bridge
 from tests.support.stack import message
 from tests.support.waiting import HANG_S
@@ -42,12 +42,49 @@ def test_opencode_gets_our_settings_and_keeps_its_own(tmp_path: Path, permission
     assert config["model"] == "mine/best"
     assert config["instructions"] == ["rules.md", str(launch.prompt_file)]
     assert launch.prompt_file == prompt_file(tmp_path, "who you are")
+    aside = config["agent"].pop(ASIDE)
+    assert (aside["mode"], aside["permission"]) == ("primary", {"*": "ask"})
     assert config["agent"] == {"build": {"steps": 3}, "title": {"disable": True}}
     assert config["permission"].get("*") == (None if permissions == "auto" else "ask")
     server = {"ask": "allow", "auto": None, "deny": "ask"}[permissions]
     assert config["permission"].get("probe_*") == server
     assert config["permission"]["external_directory"][f"{tmp_path}/files/**"] == "allow"
     assert launch.env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("own", "prompt"),
+    [
+        (
+            {"agent": {"build": {"prompt": "Be brief.", "permission": {"bash": "allow"}}}},
+            "Be brief.",
+        ),
+        (
+            {
+                "agent": {"build": {"prompt": "no"}, "mine": {"prompt": "Yes."}},
+                "default_agent": "mine",
+            },
+            "Yes.",
+        ),
+        ({}, None),
+    ],
+)
+def test_questions_beside_a_turn_have_the_prompt_of_the_usual_mode(
+    tmp_path: Path, own: dict[str, Any], prompt: str | None
+) -> None:
+    """Nothing else of it: that may allow tools."""
+    spec = AgentSpec(
+        runtime="opencode",
+        command=("opencode",),
+        workspace="/w",
+        env={"OPENCODE_CONFIG_CONTENT": json.dumps(own)},
+    )
+
+    launch = OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=tmp_path)
+
+    aside = json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])["agent"][ASIDE]
+    assert aside.get("prompt") == prompt
+    assert aside["permission"] == {"*": "ask"}
 
 
 PLUGINS = {

@@ -1,0 +1,205 @@
+"""Questions beside a turn of real CLIs over ACP: what the model is asked, and what is left."""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.config.home import Home
+from remoteclaw.errors import AsideFailed
+from remoteclaw.events import AgentEvent, DoneEvent, ErrorEvent, NoticeEvent, TextEvent
+from remoteclaw.messages import McpServerConfig
+from remoteclaw.protocols import AgentProcess
+from remoteclaw.runtimes import create_cli_runtime
+from tests.conftest import required
+from tests.support.agents import ROOT, AgentCli, ModelServerProcess
+from tests.support.bridges import agent_process
+from tests.support.prefixes import added, asked
+from tests.support.waiting import HANG_S, eventually
+
+
+@pytest.fixture
+def opencode(model_server: ModelServerProcess) -> AgentCli:
+    return required("opencode", model_server)
+
+
+@pytest.fixture
+def gemini(model_server: ModelServerProcess) -> AgentCli:
+    return required("gemini", model_server)
+
+
+@pytest.fixture(params=["opencode", "gemini"])
+def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> AgentCli:
+    return required(request.param, model_server)
+
+
+def started(
+    home: Home, cli: AgentCli, **of_agent: Any
+) -> contextlib.AbstractAsyncContextManager[Any]:
+    """Have a CLI, ready for its first turn."""
+    env = {**create_cli_runtime(cli.name).environment(os.environ), **cli.env}
+    given = {"command": cli.command, "env": env, "model": cli.model_name, **of_agent}
+    return agent_process(home, cli.name, **given)
+
+
+async def rest(turn: AsyncGenerator[AgentEvent, None]) -> list[AgentEvent]:
+    events = [event async for event in turn]
+    assert isinstance(events[-1], DoneEvent)
+    return events
+
+
+async def said(turn: AsyncGenerator[AgentEvent, None]) -> str:
+    return "".join(event.text for event in await rest(turn) if isinstance(event, TextEvent))
+
+
+@contextlib.asynccontextmanager
+async def busy(process: AgentProcess, work: Path, about: str = "busy") -> AsyncIterator[str]:
+    """Have a turn at work in a command; it ends as it should."""
+    began, go_on = (work / name for name in ("began", "go on"))
+    words = f"{about} {uuid.uuid4().hex}"
+    loop = f"touch '{began}'; until test -e '{go_on}'; do sleep 0.1; done; echo finished"
+    turn = asyncio.create_task(rest(process.turn(f"{words} SHELL:{loop}")))
+    await eventually(began.exists)
+    yield words
+    go_on.touch()
+    events = await turn
+    assert not [event for event in events if isinstance(event, ErrorEvent | NoticeEvent)]
+    text = "".join(event.text for event in events if isinstance(event, TextEvent))
+    assert "finished" in text
+    for file in (began, go_on):
+        file.unlink()
+
+
+async def test_opencode_is_asked_on_a_copy_that_its_provider_has_in_its_cache(
+    home: Home, opencode: AgentCli
+) -> None:
+    """Tools, system prompt and messages are the conversation's; it hears nothing of it later."""
+    question = f"how far? {uuid.uuid4().hex}"
+    async with (
+        asyncio.timeout(HANG_S * 2),
+        started(home, opencode, permissions="auto", system_prompt="Be kind.") as (process, _),
+    ):
+        assert await said(process.turn("my colour is green SAY:noted")) == "noted"
+        async with busy(process, home.path / "work") as work:
+            assert await process.aside(f"{question} SAY:half") == "half"
+        after = await said(process.turn("RECALL"))
+
+    *copied, last = added(asked(opencode.model, work), asked(opencode.model, question))
+    assert [part["role"] for part in copied] == ["assistant", "tool"]
+    assert "[Tool execution was interrupted]" in str(copied)  # which the question sets right
+    assert "nothing of it was interrupted" in str(last)
+    assert "my colour is green" in after
+    assert question not in after
+
+
+async def test_gemini_is_asked_in_a_session_without_tools(
+    home: Home, gemini: AgentCli, directory: Path
+) -> None:
+    """Not even those that the user lets it use unasked; none of its servers is started for it."""
+    settings = directory / "user" / ".gemini" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    started_file = directory / "servers"
+    server = ["-c", f"open({str(started_file)!r}, 'a').write('x')"]
+    own = {"own": {"command": sys.executable, "args": server, "trust": True}}
+    allowed = {"tools": {"allowed": ["run_shell_command"]}, "mcpServers": own}
+    settings.write_text(json.dumps(allowed))
+    question, marker = f"how far? {uuid.uuid4().hex}", directory / "marker"
+    told = {"system_prompt": "Use tools.", "plain_prompt": "Be kind.", "trust_workspace": True}
+    async with asyncio.timeout(HANG_S), started(home, gemini, **told) as (process, _):
+        assert await said(process.turn("my colour is green SAY:noted")) == "noted"
+        async with busy(process, home.path / "work"):
+            before = started_file.read_text()
+            assert await process.aside(f"{question} SAY:half") == "half"
+            assert "TOOLS []" in await process.aside("TOOLS")
+            shell = json.dumps({"command": f"touch {marker}"})
+            await process.aside(f"TOOL:run_shell_command:{shell}")
+            assert started_file.read_text() == before
+        after = await said(process.turn("RECALL"))
+
+    body = str(asked(gemini.model, question))
+    assert "Be kind." in body
+    assert "my colour is green" not in body
+    assert not marker.exists()
+    assert question not in after
+    # What is left: no session of them, in no list.
+    chats = (directory / "user" / ".gemini" / "tmp").glob("*/chats/*.jsonl")
+    kept = [file.read_text() for file in chats]
+    assert any("my colour is green" in chat for chat in kept)
+    assert not any(words in chat for words in (question, "TOOLS []") for chat in kept)
+
+
+SHELL = {"opencode": "bash", "gemini": "run_shell_command"}
+READ = {"opencode": ("read", "filePath"), "gemini": ("read_file", "file_path")}
+
+
+async def test_no_tool_runs_beside_a_turn(home: Home, cli: AgentCli, directory: Path) -> None:
+    """Where gemini isn't trusted it has tools, and what it may do unasked reads our directory."""
+    marker = directory / "marker"
+    note = home.path / "work" / "note.txt"
+    note.parent.mkdir(exist_ok=True)
+    note.write_text("a secret of the workspace")
+    permissions = {"opencode": "auto", "gemini": "deny"}[cli.name]
+    log = directory / "log"
+    sly = McpServerConfig(
+        command=sys.executable,
+        args=(str(ROOT / "tests" / "support" / "sly_mcp_server.py"), str(log)),
+    )
+    servers = {"probe": sly} if cli.name == "opencode" else {}
+    name, path = READ[cli.name]
+    tools = [
+        f"TOOL:{SHELL[cli.name]}:{json.dumps({'command': f'touch {marker}', 'description': 'x'})}",
+        f"TOOL:{name}:{json.dumps({path: str(note)})}",
+        *(["TOOL:probe_look:{}"] if servers else []),
+    ]
+    async with (
+        asyncio.timeout(HANG_S * 2),
+        started(home, cli, permissions=permissions, mcp_servers=servers) as (process, _),
+    ):
+        assert await said(process.turn("my colour is green SAY:noted")) == "noted"
+        turn = process.turn("w DRIP:200:100")
+        await anext(turn)
+        for tool in tools:
+            with pytest.raises(AsideFailed, match=r"tool|permission"):
+                await process.aside(tool)
+        await process.interrupt()
+        await rest(turn)
+
+    assert not marker.exists()
+    assert "a secret of the workspace" not in cli.model.bodies()
+    assert not servers or log.read_text() == "started\n"
+
+
+async def test_several_and_failures_beside_a_first_turn(home: Home, cli: AgentCli) -> None:
+    """The turn is told nothing of them, and the agent is parked behind them.
+
+    gemini takes a part for the whole where its model breaks off: whoever asks has to see that.
+    """
+    failures = ["HTTP:401", "HTTP:429", "HTTP:529", *(["DROP"] if cli.name == "opencode" else [])]
+    async with (
+        asyncio.timeout(HANG_S * 2),
+        started(home, cli, permissions="auto", trust_workspace=True) as (process, _),
+    ):
+        turn = process.turn("w DRIP:1000:100")
+        await anext(turn)
+        reading = asyncio.create_task(rest(turn))
+        answers = await asyncio.gather(*(process.aside(f"SAY:{word}") for word in "abc"))
+        assert answers == list("abc")
+        for failure in failures:
+            with pytest.raises(AsideFailed):
+                await process.aside(failure)
+        cancelled = asyncio.create_task(process.aside("SLEEP:30 SAY:late"))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await process.interrupt()
+        events = await reading
+        assert await said(process.turn("SAY:still here")) == "still here"
+        assert process.parked_state() is not None
+
+    assert not [event for event in events if isinstance(event, ErrorEvent | NoticeEvent)]
