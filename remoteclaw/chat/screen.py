@@ -116,7 +116,7 @@ class Screen:
         text = str(told.get("text") or "")
         if told.get("turn") is None:
             self._interject()
-            self._head()
+            self._head(str(told.get("origin") or ""))
             self._up(self._painted(text))
             return
         position = stream_order(told["turn"]), int(told["attempt"]), int(told["index"])

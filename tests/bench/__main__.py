@@ -18,6 +18,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from tests.bench.asks import bench_asks
+from tests.bench.beside import bench_beside
 from tests.bench.chats import bench_chats
 from tests.bench.connector import bare_python, connector_listed, warm_gateway
 from tests.bench.floors import ECHO_AGENT, BareClaude, BareConsumer, one_shot, one_shot_claude
@@ -269,6 +270,8 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
                 claude = AgentCli("claude", program, model)
                 rows += await bench_claude(stack, claude, directory, rounds)
                 rows += await bench_tools(stack, claude, rounds)
+                await worker(stack)
+                rows.append(Row(*await bench_beside(stack, claude, directory, rounds)))
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")
             figures = await bench_load(stack, claude, sessions=sessions) if sessions else []
@@ -277,7 +280,8 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
                 if (program := find_cli(name)) and claude:
                     cli = AgentCli(name, program, claude.model)
                     more_rows, more_figures = await bench_cli(stack, cli, directory, rounds)
-                    rows += more_rows
+                    await worker(stack)
+                    rows += [*more_rows, Row(*await bench_beside(stack, cli, directory, rounds))]
                     figures += more_figures
                 else:
                     sys.stderr.write(f"{name} is not installed: its rows are left out\n")

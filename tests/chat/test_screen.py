@@ -174,6 +174,16 @@ def test_a_tool_s_message_stands_above_what_is_being_written(terminal: Terminal)
     assert terminal.up == ["main", "a picture", r"of \u001b[2Jit", "main", "one and two"]
 
 
+def test_an_answer_beside_the_turn_says_so_and_ends_nothing(terminal: Terminal) -> None:
+    terminal.live("one")
+    terminal.screen.message(
+        {"turn": None, "text": "4", "origin": "beside", "isFinal": True, "entries": ["9-0"]}
+    )
+    terminal.complete("one and two")
+
+    assert terminal.up == ["main · beside", "4", "main", "one and two"]
+
+
 def test_the_end_of_a_long_open_block_is_shown_as_what_it_is(terminal: Terminal) -> None:
     code = "\n".join(f"line {number}" for number in range(100))
     terminal.live(f"```python\n{code}")
