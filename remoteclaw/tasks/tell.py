@@ -30,6 +30,8 @@ REFUSALS = {
     "again: start another one with sessions_spawn.",
     "full": "It has ended, and {made} of the sessions that this one has started have not, which is "
     "the most: wait for their results, or cancel one with subagents.",
+    "too many": "It has ended, and {made} sessions below this conversation have not, which is the "
+    "most (max_tree in [sessions]): wait for their results, or cancel one with subagents.",
 }
 
 
@@ -69,7 +71,7 @@ async def tell(
     sender = caller.session if caller else None
     message = message_between(sender, child.key, text, name=f"session-{call_id}")
     above = await fleet.sessions.above(parent)
-    provenance = provenance_of_task(caller, parent.key, above)
+    provenance = provenance_of_task(caller, parent.key, above, is_branch=child.is_branch)
     entry = encode_entry(message, "parent", "session", provenance, people)
     status, made = await fleet.calls.perform(
         caller,
@@ -82,17 +84,20 @@ async def tell(
             "lane": "background",
             "bell": keys.bell(child.sid),
             "most": config.sessions.max_children,
+            "root": (above[-1] if above else parent.key).sid,
+            "most_below": config.sessions.max_tree,
             "known_ms": STATE_MS,
         },
     )
     if status in REFUSALS:
         raise CallRefused(
-            "UNAVAILABLE" if status == "full" else "INVALID_REQUEST",
+            "UNAVAILABLE" if status in ("full", "too many") else "INVALID_REQUEST",
             REFUSALS[status].format(made=made[0]),
         )
     when, run, entry_id, queue = made
     await fleet.calls.waker.try_hint(child.key, queue)
     if when == "continued":
+        await fleet.work.announce((parent.key, *above))
         return Told(run, "continued")
     is_in = when == "running" and await _has_joined(fleet, child.key, entry_id)
     return Told(run, "joined" if is_in else "waiting")

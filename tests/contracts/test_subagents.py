@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.host.process import is_alive
-from tests.support.agents import AgentCli
+from tests.conftest import required
+from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.doors import gateway_process
 from tests.support.processes import children
 from tests.support.stack import Stack, said
@@ -135,6 +137,106 @@ async def test_a_result_comes_while_the_parent_works(
     assert said(outcome) == "DONE parent-ends"
     assert result.status == "done"
     assert '"result_of":{"session":' in said(result)
+
+
+async def telling(stack: Stack, text: str) -> dict[str, Any]:
+    """Have the parent's agent tell the task something; return what the tool says."""
+    target = {"action": "tell", "params": {"label": "one"}, "message": text}
+    answer = await stack.ask("TOOL:subagents:" + json.dumps(target))
+    plain = answer.replace("\\", "")
+    found: dict[str, Any] = json.loads(plain[plain.index("{") : plain.rindex("}") + 1])
+    return found
+
+
+async def results_of(stack: Stack, sid: str, count: int) -> list[str]:
+    """Return the results that a session was told, once there are so many."""
+    found: list[str] = []
+
+    async def are_there() -> bool:
+        found[:] = [text for text in await told(stack, sid) if "TOOL:" not in text]
+        return len(found) >= count
+
+    await eventually(are_there)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"), [("claude", "joined"), ("codex", "joined"), ("gemini", "waiting")]
+)
+async def test_a_task_is_told_something_while_it_works_and_after(
+    stack: Stack, directory: Path, name: str, taken: str, model_server: ModelServerProcess
+) -> None:
+    """It takes it in, or answers it next; and after its end, it remembers what it did."""
+    workspace = directory / "workspace"
+    cli = required(name, model_server)
+    async with fleet_of(stack, cli, workspace, workers=2, permissions="auto"):
+        parent = await stack.append(spawn("one"))
+        sid = parent.session.sid
+        await stack.outcome(parent)
+        (child,) = await stack.fleet.sessions.children(sid)
+
+        async def is_at_work() -> bool:
+            return await begun(stack, child.sid) == 1
+
+        await eventually(is_at_work)
+        first = await telling(stack, "SAY:and-the-images")
+        (workspace / "go-one").touch()
+        (result,) = await results_of(stack, sid, 1)
+        second = await telling(stack, "RECALL")
+        _, recalled = await results_of(stack, sid, 2)
+
+    assert (first["taken"], second["taken"]) == (taken, "continued")
+    assert first["runs"][0]["runId"] == f"{child.sid}-{child.task_entry}"
+    assert second["runs"][0]["runId"] != first["runs"][0]["runId"]
+    assert "one-is-done" in result or "and-the-images" in result  # what it says last
+    assert result.endswith("and-the-images") or taken == "joined"
+    # Its model was told it, whether or not it counts as a message to the scripted one.
+    of_task = [body for body in model_server.bodies().splitlines() if "TOOL:subagents" not in body]
+    assert any("SAY:and-the-images" in body for body in of_task)
+    if name == "gemini":  # it destroys its conversations: it goes on from our record
+        assert recalled.endswith("RECALL []")
+        assert '"said":"SAY:and-the-images"' in of_task[-1].replace("\\", "")
+    else:
+        assert recalled.startswith("RECALL")
+        assert "echo one-is-done" in recalled
+
+
+async def test_what_a_task_was_told_outlives_all_workers(
+    stack: Stack, directory: Path, claude: AgentCli
+) -> None:
+    """Those of the task and of the session that has started it are killed."""
+    workspace = directory / "workspace"
+    async with fleet_of(stack, claude, workspace, workers=3):
+        parent = await stack.append(spawn("one"))
+        sid = parent.session.sid
+        await stack.outcome(parent)
+        (child,) = await stack.fleet.sessions.children(sid)
+
+        async def is_at_work(attempt: int) -> bool:
+            return await begun(stack, child.sid) == attempt
+
+        await eventually(lambda: is_at_work(1))
+        target = {"action": "tell", "params": {"label": "one"}, "message": "SAY:and-the-images"}
+        command = "until [ -e go-parent ]; do sleep 0.05; done; echo parent-ends"
+        again = await stack.append(f"TOOL:subagents:{json.dumps(target)} SHELL:{command}")
+        at_child = keys.inbound(child.sid)
+        client = stack.fleet.scripts.client
+
+        async def is_told() -> bool:
+            return int(await client.xlen(at_child)) == 2
+
+        await eventually(is_told)
+        await kill_all(stack)
+        (workspace / "go-parent").touch()
+        (workspace / "go-one").touch()
+        await stack.outcome(again)
+        results = await results_of(stack, sid, 1)
+        await stack.until_idle(parent)
+        texts = [text for text in await told(stack, sid) if "TOOL:" not in text]
+
+    assert texts == results
+    assert "DONE one-is-done" in "".join(texts)
+    assert "and-the-images" in "".join(texts)
 
 
 async def test_a_asks_b_which_asks_a(stack: Stack, directory: Path, claude: AgentCli) -> None:

@@ -338,6 +338,8 @@ async def test_the_limits_of_tasks_hold_for_one_that_goes_on(stack: Stack) -> No
     await work(stack, first.child_session_key)
     second = await call(stack, parent, "sessions_spawn", prompt="two", label="two")
     full = await untold(stack, parent, params={"label": "links"})
+    may(stack, sessions={"max_tree": 1, "max_hops": 1})
+    tree = await untold(stack, parent, params={"label": "links"})
     joins = await call(
         stack, parent, "subagents", action="tell", params={"label": "two"}, message="more"
     )
@@ -346,6 +348,7 @@ async def test_the_limits_of_tasks_hold_for_one_that_goes_on(stack: Stack) -> No
     assert await parent.lease.turns.begin([result.id])
     hops = await untold(stack, parent, params={"runId": second.run_id})
 
+    assert tree.startswith("It has ended, and 1 sessions below this conversation have not")
     assert full.startswith("It has ended, and 1 of the sessions that this one has started have not")
     assert joins.taken == "waiting"
     assert hops.startswith("Sessions have set each other going 2 times in a row")

@@ -663,6 +663,13 @@ MUTANTS = (
         within="call_tell",
     ),
     Mutant(
+        "any number of tasks of a tree that go on",
+        before="if below >= tonumber(args.most_below) then",
+        after="if false then",
+        test="test_the_limits_of_tasks_hold_for_one_that_goes_on",
+        within="call_tell",
+    ),
+    Mutant(
         "a run that goes on under the name of the one before",
         before="local goes_on, is_running = run == reported,",
         after="local goes_on, is_running = false,",
@@ -1384,6 +1391,7 @@ MUTANTS = (
         before="if below >= tonumber(args.most_below) then",
         after="if false then",
         test="test_how_many_may_be_unfinished_below_one_conversation",
+        within="call_spawn",
     ),
     Mutant(
         "sessions that wait for their own count for nothing",

@@ -2,10 +2,12 @@
 -- will be about this too. Otherwise the task goes on: a run of its own, with a result of its own.
 -- uses: entries, sessions, calls
 -- keys: caller?, call, side_effects?, sent?, inbound, state, active, sessions, children
--- args: epoch?, turn?, call_ms, note?, note_ms, sid, entry, grace_ms, outcomes, session_key, lane, bell?, most, known_ms
+-- args: epoch?, turn?, call_ms, note?, note_ms, sid, entry, grace_ms, outcomes, session_key, lane, bell?, most,
+--   root, most_below, known_ms
 -- → as in the prelude: running|waiting|continued, the entry that names the run, entry id, queue if a hint is due,
 --   else nothing; running: a turn runs, which may take it in
---   unknown: it is no task; cancelled; dead: its last message is a dead letter; full: how many are unfinished
+--   unknown: it is no task; cancelled; dead: its last message is a dead letter; full: how many are unfinished; too many: how
+--   many there are below the root, the session at the head of the tree
 local answered = answer_call(keys, args)
 if answered then return answered end
 local refused = count_call(keys, args, 1)
@@ -19,6 +21,8 @@ local goes_on, is_running = run == reported, status == 'running' and turn
 if goes_on then
   local _, busy = idle_and_busy(keys.children)
   if busy >= tonumber(args.most) then return {'full', tostring(busy)} end
+  local below = unfinished_below(args.root)
+  if below >= tonumber(args.most_below) then return {'too many', tostring(below)} end
 end
 if goes_on or not is_running then args.bell = nil end
 local id, queue = accept(keys, args)
