@@ -44,9 +44,17 @@ LEASE_S = 12.0
 #: Of those that are frozen until it is over.
 SHORT_LEASE_S = 2.0
 
-#: An agent that notes what it was asked, uses a tool, and answers in two messages.
+#: An agent that notes what it was asked, uses a tool, and answers in two messages. A message that
+#: begins with a verdict has that beside a turn.
 AGENT = """
-import select
+import re, select
+def aside(message):
+    word = message['prompt'].split()[-1]
+    with open('asked', 'a') as asked:
+        asked.write('beside-' + word + chr(10))
+    key = re.search('answered:([0-9a-f]+)', message['prompt'])[1]
+    verdict = re.match('answered|work|stop|', word)[0] or 'later'
+    say(type='aside', id=message['id'], text=f'{word} beside{chr(10)}[[{verdict}:{key}]]')
 pipe = open(0, 'rb', buffering=0, closefd=False)
 def turn():
     line = pipe.readline()
@@ -54,8 +62,11 @@ def turn():
     return json.loads(line)
 while True:
     message = turn()
-    if message['type'] == 'steer':
-        say(type='refused', id=message['id'])
+    if message['type'] == 'aside':
+        aside(message)
+        continue
+    if message['type'] != 'turn':
+        say(type='refused', id=message.get('id'))
         continue
     word = message['prompt'].split()[-1]
     with open('asked', 'a') as asked:
@@ -72,11 +83,19 @@ while True:
         time.sleep(0.005)
         if select.select([0], [], [], 0)[0]:
             message = turn()
+            if message['type'] == 'aside':
+                aside(message)
+                continue
+            if message['type'] == 'interrupt':
+                break
             joined = message['prompt'].split()[-1]
             with open('asked', 'a') as asked:
                 asked.write(joined + chr(10))
             say(type='steered', id=message['id'])
             say(type='text', text=f'{joined} joined. ')
+    if message['type'] == 'interrupt':
+        say(type='done', aborted=True)
+        continue
     say(type='tool_use', id='1', name='look', input={})
     say(type='tool_result', id='1', output='nothing')
     say(type='text', text=f'{word} begins' + ' x' * filling)
@@ -280,6 +299,49 @@ async def test_a_worker_with_a_message_that_joins_its_turn_at(
     assert answered == [each.entry_id for each in (first, second, third)]
     if what_happens is not kill:
         assert [lab.asked(f"{which}{word}") for which in ("", "second", "third")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("side", "what_happens"), CASES)
+@pytest.mark.parametrize(
+    ("step", "verdict"),
+    [
+        ("aside_ask", "answered"),
+        ("aside_end", "answered"),
+        ("aside_end", "work"),
+        ("aside_end", "stop"),
+        ("aside_end", "later"),
+    ],
+)
+async def test_a_worker_with_a_message_beside_its_turn_at(
+    lab: Lab, step: str, verdict: str, side: Side, what_happens: object
+) -> None:
+    """Whatever happens, the message has one outcome and one answer, there or beside."""
+    word = f"wait{uuid.uuid4().hex}"
+    first = await lab.stack.append("hello", from_=word)
+    sid = first.session.sid
+    await lab.stack.outcome(first)
+    await lab.stack.fleet.sessions.configure(first.session, QueueOverride(mode="aside"))
+    await lab.stack.until_idle(first)
+
+    first = await lab.stack.append(word, from_=word)
+    await eventually(lambda: lab.asked(word) == 1)
+    failpoint = lab.proxy.arm(step, side)
+    second = await lab.stack.append(f"{verdict}{word}", from_=word)
+    await failpoint.wait()
+    third = await lab.stack.append(f"third{word}", from_=word)
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+    (lab.workspace / f"go-{word}").touch()
+
+    statuses = [(await lab.stack.outcome(each)).status for each in (first, second, third)]
+    await lab.stack.until_idle(first)
+    assert statuses[0] in ("done", "stopped" if verdict == "stop" else "done")
+    assert set(statuses[1:]) <= {"done", "steered"}
+    assert await lab.stack.fleet.scripts.client.xlen(keys.inbound(sid)) == 0
+    _, *finals = [reply for reply in await lab.replies(sid) if reply.is_final]
+    answered = [entry_id for reply in finals for entry_id in reply.entries]
+    assert sorted(answered) == sorted(each.entry_id for each in (first, second, third))
+    assert len([reply for reply in finals if reply.is_beside]) <= (verdict == "answered")
+    assert lab.asked(f"beside-{verdict}{word}") <= (2 if what_happens is kill else 1)
 
 
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
