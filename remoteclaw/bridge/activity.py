@@ -1,16 +1,19 @@
 """Activity in live text: the running tools, each with a short argument, and the plan."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
+from remoteclaw.bridge.freshness import kind_of
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.clock import now_ms
+from remoteclaw.config.model import ChannelConfig
 from remoteclaw.events import PlanStep, ToolActivity, ToolUseEvent
 from remoteclaw.host.terminal import one_line
+from remoteclaw.messages import ChannelMessage, SessionKey
 
-__all__ = ["Activity", "label_of", "shown_plan"]
+__all__ = ["Activity", "bare_name", "label_of", "shown_of_tools", "shown_plan"]
 
 #: How many tools are shown at once: the last ones, where an agent uses many beside each other.
 MOST_TOOLS = 5
@@ -35,9 +38,22 @@ def label_of(
     """Return a tool's name and the argument that tells most; none where `shown` is "names"."""
     name = scrubber.line(event.tool_name, MOST_NAME)
     if shown == "names":
-        return (name if _NAME.fullmatch(name) else A_TOOL), ""
+        return bare_name(name), ""
     argument = scrubber.line(_telling(event.input, workspace), MOST_ARGUMENT)
     return name, "" if argument == name else argument
+
+
+def bare_name(name: str) -> str:
+    """Return a tool's name where its arguments are not shown: agents' titles may have some."""
+    return name if _NAME.fullmatch(name) else A_TOOL
+
+
+def shown_of_tools(
+    channel: ChannelConfig, session: SessionKey, messages: Iterable[ChannelMessage] = ()
+) -> Literal["arguments", "names", "off"]:
+    """Return how much a session's chat is shown of tools that run."""
+    is_direct = kind_of(session, messages) == "direct"
+    return channel.activity or ("arguments" if is_direct else "names")
 
 
 def shown_plan(steps: Sequence[PlanStep], scrub: Callable[[str, int], str]) -> tuple[PlanStep, ...]:

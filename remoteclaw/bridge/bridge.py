@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from remoteclaw.bridge.activity import label_of
+from remoteclaw.bridge.activity import label_of, shown_of_tools
 from remoteclaw.bridge.asides import Aside, Running, build_question, read_verdict
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
 from remoteclaw.bridge.conduct import Conduct, remedies_of
@@ -31,7 +31,6 @@ from remoteclaw.bridge.failures import (
     missing_server,
     remedy_of,
 )
-from remoteclaw.bridge.freshness import kind_of
 from remoteclaw.bridge.hooks import (
     AfterRuntimeExit,
     AgentEnd,
@@ -582,8 +581,7 @@ class ChannelBridge:
 
     def _label(self, run: _Run, event: ToolUseEvent) -> tuple[str, str]:
         """Return the line that is shown about a running tool."""
-        is_direct = kind_of(run.turn.session, run.messages.values()) == "direct"
-        shown = self._channel.activity or ("arguments" if is_direct else "names")
+        shown = shown_of_tools(self._channel, run.turn.session, run.messages.values())
         return label_of(event, shown, run.scrubber, run.spec.workspace)
 
     async def _say_notices(self, run: _Run, conduct: Conduct) -> None:

@@ -1,15 +1,17 @@
 """What works for a session, in the words of a turn's line and in those for people."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
+from remoteclaw.bridge.activity import bare_name
 from remoteclaw.bridge.data import clean
 from remoteclaw.clock import in_words, local_time
+from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import Work
 
-__all__ = ["MOST_BYTES", "MOST_ITEMS", "work_of"]
+__all__ = ["MOST_BYTES", "MOST_ITEMS", "doing_of", "in_a_chat", "work_of"]
 
 #: How many items a turn's line has, and how many bytes of JSON they take together at most.
 MOST_ITEMS, MOST_BYTES = 10, 4096
@@ -47,12 +49,24 @@ def _about(item: Work, zone: str | None) -> dict[str, Any]:
         "kind": item.kind,
         "state": item.state,
         "since": f"{since} ({in_words(item.age_ms)})",
-        "doing": clean(_doing(item), longest=MOST_DOING),
+        "doing": clean(doing_of(item), longest=MOST_DOING),
         "said": clean(item.said, longest=MOST_SAID),
         "progress": clean(item.progress, longest=MOST_PROGRESS),
     }
     return {name: value for name, value in about.items() if value}
 
 
-def _doing(item: Work) -> str:
+def doing_of(item: Work) -> str:
+    """Return what a turn does: its last tool, with the argument that tells most."""
     return f"{item.tool}: {item.argument}" if item.argument else item.tool
+
+
+def in_a_chat(item: Work, shown: Literal["arguments", "names", "off"]) -> str:
+    """Return a line of Markdown about what works, with as much of its tool as is `shown`."""
+    name = one_line(item.label or f"a {item.kind}", most=MOST_LABEL)
+    if item.state == "waiting":
+        return f"{name}: waits ({in_words(item.age_ms)})"
+    doing = {"arguments": doing_of(item), "names": bare_name(item.tool) if item.tool else ""}
+    tool = one_line(doing.get(shown, ""), most=MOST_DOING).replace("`", "'")
+    told = " · ".join(filter(None, (one_line(item.progress), tool and f"`{tool}`")))
+    return f"{name}: {told or 'works'} ({in_words(item.age_ms)})"

@@ -7,7 +7,7 @@ asyncio.
 import click
 
 from remoteclaw import __version__
-from remoteclaw.cli import archive, files  # noqa: F401 - they add commands to `sessions`
+from remoteclaw.cli import archive, files, tree  # noqa: F401 - they add commands to `sessions`
 from remoteclaw.cli.agents import agents
 from remoteclaw.cli.archive import stop
 from remoteclaw.cli.asks import asks

@@ -2,6 +2,8 @@
 
 from typing import get_args
 
+from remoteclaw.bridge.activity import shown_of_tools
+from remoteclaw.bridge.work import in_a_chat
 from remoteclaw.clock import in_words, now_ms
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.config.approvals import approvals_of
@@ -44,6 +46,7 @@ async def status(asked: Asked) -> Answer:
     if asked.is_owner:
         lines.append(f"- requests: {approvals_of(asked.config, asked.session)}")
     lines += await _asks(asked)
+    lines += await _work(asked)
     if view is None or not view.waiting:
         return Answer("\n".join(["Idle.", "", *lines]))
     running = f"Running for {_since(view.busy_since_ms)}" if view.turn else "Waiting for a worker"
@@ -69,6 +72,14 @@ async def _asks(asked: Asked) -> list[str]:
         f"- allowed by {one_line(rule['name'])}: {_done(rule['tool'], rule['what'])}"
         for rule in await asks.rules(sid)
     ]
+
+
+async def _work(asked: Asked) -> list[str]:
+    """Return what works for the session, a line each."""
+    below = await asked.fleet.work.below(asked.session.sid, most=MOST_SESSIONS, recent_ms=0)
+    shown = shown_of_tools(asked.config.channel(asked.session.provider), asked.session)
+    lines = [f"- works for it: {in_a_chat(item, shown)}" for item in below.items]
+    return lines + ([f"- and {below.left_out} more"] if below.left_out else [])
 
 
 def _done(tool: str, what: str) -> str:

@@ -31,6 +31,7 @@ from remoteclaw.fleet.outcomes import OUTCOME_MS
 from remoteclaw.fleet.request import CHANGE_MS
 from remoteclaw.fleet.state import STATE_MS, SessionState, pairs
 from remoteclaw.fleet.wake import Waker
+from remoteclaw.fleet.work import Told
 from remoteclaw.messages import ChannelMessage, Entry, Provenance, SessionKey
 from remoteclaw.protocols import FORK_OF
 
@@ -296,6 +297,20 @@ class ToolCalls:
                 "UNAVAILABLE",
                 "Nothing was done: too many requests wait for an answer already.",
             )
+
+    async def progress(
+        self, caller: Caller, call: str, progress: str, *, above: Sequence[SessionKey]
+    ) -> None:
+        """Keep how far a turn is that is done for the sessions `above`, the nearest first."""
+        told = Told.of(above)
+        await self.perform(
+            caller,
+            call,
+            None,
+            "call_progress",
+            {"account": told.account},
+            {"progress": progress, "above": told.above, "hint": told.hint},
+        )
 
     async def perform(
         self,

@@ -60,7 +60,7 @@ ACCEPTING = frozenset(
     (
         *("append", "ask", "fire", "pairing", "pass", "retry", "store"),
         *("call_change", "call_entry", "call_job", "call_note", "call_run", "call_send"),
-        *("call_spawn", "call_tell"),
+        *("call_progress", "call_spawn", "call_tell"),
     )
 )
 ALLOW_OOM = "#!lua flags=allow-oom\n"

@@ -3,27 +3,30 @@
 The line of a turn, the commands, the gateway and the chats all read it here.
 """
 
+import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import orjson
 
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.connection import Scripts, announcements
 from remoteclaw.messages import SessionKey, Work
 
 if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease
 
-__all__ = ["TurnWork", "WorkBelow", "WorkTrees"]
+__all__ = ["Told", "TurnWork", "WorkBelow", "WorkTrees"]
 
 #: How many sessions are told at most.
 MOST = 50
 #: How long one that has ended is told of, in milliseconds.
 RECENT_MS = 10 * 60 * 1000
+#: How often it is told at most to who follows it, in seconds.
+FOLLOW_S = 1.0
 #: How many sessions may be above one: `max_depth` is far less.
 MOST_ABOVE = 100
 
@@ -38,6 +41,11 @@ class WorkBelow:
     """How many there are besides."""
     at_ms: int
     """When it was so, on Redis' clock."""
+
+    @property
+    def looks(self) -> tuple[Work, ...]:
+        """The same at each look, as long as nothing but time has passed."""
+        return tuple(replace(item, age_ms=0) for item in self.items)
 
     @property
     def unfinished(self) -> tuple[Work, ...]:
@@ -69,6 +77,20 @@ class WorkTrees:
         items = tuple(_work(one, host.decode(), int(at_ms)) for one in found)
         return WorkBelow(items, int(left_out), int(at_ms))
 
+    async def follow(self, sid: str) -> AsyncGenerator[WorkBelow, None]:
+        """Yield what works for a session, then again when it has changed, once a second at most."""
+        told: WorkBelow | None = None
+        client = self._scripts.client
+        async with contextlib.aclosing(announcements(client, keys.WORK)) as heard:
+            async for sids in heard:
+                if sids is not None and sid not in sids.decode().split(","):
+                    continue
+                below = await self.below(sid)
+                if told is None or below.looks != told.looks:
+                    told = below
+                    yield below
+                    await asyncio.sleep(FOLLOW_S)
+
     async def announce(self, above: Sequence[SessionKey]) -> None:
         """Tell that something has changed below sessions, the nearest first; it may get lost."""
         if not above:
@@ -89,6 +111,7 @@ class Told:
 
     @classmethod
     def of(cls, above: Sequence[SessionKey]) -> "Told":
+        """Return who is told of a change below sessions, the nearest first."""
         if not above:
             return cls()
         top = above[-1]

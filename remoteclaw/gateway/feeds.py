@@ -20,16 +20,20 @@ from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.request import Request
 from remoteclaw.fleet.subscriptions import Listener, Subscriptions
 from remoteclaw.gateway.asks import shown
+from remoteclaw.gateway.work import tree_of
 from remoteclaw.host.logs import frames_of
+from remoteclaw.messages import Work
 
 __all__ = ["EVENTS", "Audience", "Feeds"]
 
 #: The events of a session.
-EVENTS = ("session.live", "session.ask", "session.outcome")
+EVENTS = ("session.live", "session.ask", "session.outcome", "session.work")
 #: How many of a session's newest entries are read when announcements may have been missed.
 LOOKED_AT = 32
 #: How many entries are remembered as sent: more than are read.
 REMEMBERED = 128
+#: How often what works for a session is told at most, in seconds.
+WORK_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +55,7 @@ class Feeds:
         self._tasks: asyncio.TaskGroup | None = None
         self._beginning = asyncio.Lock()
         self._news.hear(keys.ASKING, self._heard_asking)
+        self._news.hear(keys.WORK, self._heard_work)
 
     def hear(self, channel: str, listener: Listener) -> None:
         """Have what is announced on a channel told to this one, who must not wait."""
@@ -70,6 +75,7 @@ class Feeds:
             followed.audience.add(audience)
         await followed.tell_shown([audience])
         await followed.tell_asks([audience])
+        await followed.tell_work([audience])
 
     async def _follow(self, sid: str, session_key: str) -> "_Followed":
         assert self._tasks is not None, "it runs"
@@ -93,6 +99,12 @@ class Feeds:
             request = await self._fleet.asks.find(ask_id)
             if request and (asking := self._followed.get(request.session.sid)):
                 asking.tell_ask(request, list(asking.audience))
+
+    def _heard_work(self, sids: bytes | None) -> None:
+        """Have those told who follow a session below which something has changed."""
+        named = set(self._followed) if sids is None else set(sids.decode().split(","))
+        for sid in named & set(self._followed):
+            self._followed[sid].heard_work()
 
     def unsubscribe(self, audience: Audience, sid: str) -> None:
         """Send an audience no more of a session's events."""
@@ -129,6 +141,10 @@ class _Followed:
         """Entries whose outcome was sent."""
         self._heard = 0
         """How often live text was heard: what was read before is older."""
+        self._work: tuple[Work, ...] | None = None
+        """What worked for the session when all were told last; None if not all were."""
+        self._has_work_news = False
+        self._is_telling_work = False
 
     def heard_live(self, text: bytes | None) -> None:
         """Pass on the live text of an answer, or what may have been missed of it."""
@@ -156,6 +172,33 @@ class _Followed:
     def tell_ask(self, request: Request, audience: Collection[Audience]) -> None:
         """Send these a request to people."""
         self._tell("session.ask", shown(request).told(), audience)
+
+    def heard_work(self) -> None:
+        """Tell before long what works for the session."""
+        self._has_work_news = True
+        if not self._is_telling_work:
+            self._is_telling_work = True
+            self._tasks.create_task(self._tell_work_changes())
+
+    async def _tell_work_changes(self) -> None:
+        try:
+            while self._has_work_news and self.audience:
+                self._has_work_news = False
+                await self.tell_work()
+                await asyncio.sleep(WORK_S)
+        finally:
+            self._is_telling_work = False
+
+    async def tell_work(self, audience: Collection[Audience] | None = None) -> None:
+        """Tell those who are new what works for the session; the others only of changes."""
+        with _surviving(f"session {self._sid[:8]}"):
+            below = await self._fleet.work.below(self._sid)
+            if audience is None and below.looks == self._work:
+                return
+            self._work = below.looks if audience is None else None
+            if below.items or audience is None:
+                told = tree_of(self._key, below).told()
+                self._tell("session.work", told, audience, may_be_missed=bool(below.unfinished))
 
     def _tell_live(self, shown: dict[str, Any], audience: Collection[Audience]) -> None:
         self._tell("session.live", {**shown, "at": now_ms()}, audience, may_be_missed=True)

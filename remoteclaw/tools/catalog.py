@@ -20,6 +20,7 @@ from remoteclaw.tools import (
     tasks,
     usage,
     web,
+    work,
 )
 from remoteclaw.tools.base import Method, Params, Result, Scope, Tool
 
@@ -31,6 +32,7 @@ METHODS: Mapping[str, Method] = {
     for method in (
         *sessions.METHODS,
         *tasks.METHODS,
+        *work.METHODS,
         *chats.METHODS,
         *cron.METHODS,
         *configuration.METHODS,
@@ -44,7 +46,7 @@ METHODS: Mapping[str, Method] = {
         *usage.METHODS,
     )
 }
-#: The 29 tools by their names, in the order in which people look for them.
+#: The 30 tools by their names, in the order in which people look for them.
 TOOLS: Mapping[str, Tool] = {
     method.tool: method for method in METHODS.values() if isinstance(method, Tool)
 }

@@ -44,6 +44,7 @@ FACTS = {
     "usage conversations",
     "sessions trace SID": "reference session status steps usage error",
     "sessions queue SID": "mode debounce_ms cap drop gather_ms gather_most_ms own",
+    "sessions tree SID": "sessionKey atMs work leftOut",
     "sessions search hello": "id key at who text",
     "sessions archive SID": "number ended_ms messages why",
     "asks list": ASK,

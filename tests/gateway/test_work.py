@@ -1,18 +1,25 @@
 """What works for a session, as one script reads it: by what stands in Redis."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
+from remoteclaw.commands.asked import Asked
+from remoteclaw.commands.looking import status
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import announcements
 from remoteclaw.messages import SessionKey, Work
+from tests.support.doors import opened, own_token
 from tests.support.stack import Stack
-from tests.support.tasks import HANDLERS, call, may, take_over, take_up, work
-from tests.support.turns import Turn, begin_turn
+from tests.support.tasks import HANDLERS, call, may, refused, take_over, take_up, work
+from tests.support.turns import Turn, begin_turn, operator
+from tests.support.waiting import HANG_S
 
 DOING = {"tool": "Bash", "argument": "make", "said": "Building."}
 
@@ -144,6 +151,125 @@ async def test_the_adapter_of_the_chat_is_told_where(stack: Stack) -> None:
     await hearing.aclose()
 
     assert told == {"work": parent.lease.sid, "channel_id": "chat-1", "thread_id": "t"}
+
+
+# -- what its agent says --------------------------------------------------------------------------
+
+
+async def test_a_task_says_how_far_it_is(stack: Stack, parent: Turn) -> None:
+    """On one line, short, without secrets, and until its turn ends."""
+    stack.configure({"runtime": "demo", "env": {"DEPLOY_KEY": "swordfish-1234"}})
+    child = await take_up(stack, await spawned(stack, parent, "one"))
+    long = f"swordfish-1234\n{'ä' * 300}"
+    first = await call(stack, child, "session_progress", progress=long)
+    (told,) = await below(stack, parent.lease.sid)
+    await call(stack, child, "session_progress", progress="3 of 7", call_id="c1")
+    await call(stack, child, "session_progress", progress="4 of 7")
+    await call(stack, child, "session_progress", progress="3 of 7", call_id="c1")
+    (newer,) = await below(stack, parent.lease.sid)
+    await child.finish()
+    (ended,) = await below(stack, parent.lease.sid)
+    late = await refused(stack, child, "session_progress", progress="5 of 7")
+
+    assert first.progress == told.progress
+    assert told.progress.startswith("[secret] ää")
+    assert 250 <= len(told.progress.encode()) <= 256
+    assert newer.progress == "4 of 7", "a call that is repeated does nothing again"
+    assert ended.progress == ""
+    assert late == "No turn is running for this agent: tools work in a turn."
+
+
+async def test_a_conversation_has_no_progress(stack: Stack, parent: Turn) -> None:
+    by_agent = await refused(stack, parent, "session_progress", progress="3 of 7")
+    by_operator = await refused(stack, operator(), "session_progress", progress="3 of 7")
+
+    assert by_agent.startswith("This session works for no other one")
+    assert by_operator.startswith("Only the agent of a task says how far it is")
+
+
+# -- for operators --------------------------------------------------------------------------------
+
+
+async def test_operators_see_the_tree(stack: Stack, parent: Turn) -> None:
+    child = await take_up(stack, await spawned(stack, parent, "one", label="links"))
+    await child.lease.work.note(child.id, DOING, is_first=True)
+    await call(stack, child, "session_progress", progress="3 of 7")
+    told = await call(stack, operator("read"), "sessions.tree", sessionKey=parent.lease.sid)
+    why = await refused(stack, operator("read"), "sessions.tree", sessionKey="main/x/y/z:z:_")
+
+    assert told.session_key == str(parent.lease.session)
+    (item,) = told.work
+    assert (item.run_id, item.parent) == (f"{child.lease.sid}-{child.id}", told.session_key)
+    assert (item.label, item.kind, item.state) == ("links", "task", "running")
+    assert (item.doing, item.said, item.progress) == ("Bash: make", "Building.", "3 of 7")
+    assert "is no session: `remoteclaw sessions list` shows those there are" in why
+
+
+async def test_who_follows_a_session_hears_what_works_for_it(
+    stack: Stack, parent: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, at each change below it, and that it is over; nothing without a change."""
+    monkeypatch.setattr("remoteclaw.gateway.feeds.WORK_S", 0)
+    sid = parent.lease.sid
+    token = own_token(stack)
+    async with opened(stack) as door, door.connected(token) as one, door.connected(token) as two:
+        await one.call("sessions.subscribe", {"sessionKey": sid})
+        child = await take_up(stack, await spawned(stack, parent, "one", label="links"))
+        first = await one.event("session.work")
+        await two.call("sessions.subscribe", {"sessionKey": sid})
+        second = await two.event("session.work")
+        await child.lease.work.note(child.id, DOING, is_first=True)
+        while not first["work"][0].get("doing"):
+            first = await one.event("session.work")
+        for _ in range(5):
+            await child.lease.work.note(child.id, DOING, is_first=False)
+            await one.call("health")
+        await child.finish()
+        last = await one.event("session.work")
+
+    assert first["sessionKey"] == str(parent.lease.session)
+    assert first["work"][0]["doing"] == "Bash: make"
+    assert [item["label"] for item in second["work"]] == ["links"]
+    assert [item["state"] for item in last["work"]] == ["done"]
+
+
+async def test_what_works_is_told_only_so_often(
+    stack: Stack, parent: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.gateway.feeds.WORK_S", HANG_S)
+    child = await take_up(stack, await spawned(stack, parent, "one"))
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        await client.call("sessions.subscribe", {"sessionKey": parent.lease.sid})
+        assert await client.event("session.work")
+        for number in range(5):
+            await child.lease.work.note(child.id, {"tool": f"T{number}"}, is_first=False)
+        assert await client.event("session.work")
+        assert await client.call("health")
+
+        assert [one for one in client.events if one["event"] == "session.work"] == []
+
+
+async def test_status_says_what_works(stack: Stack, parent: Turn) -> None:
+    """In a chat of several people without the arguments of tools."""
+    child = await take_up(stack, await spawned(stack, parent, "one", label="links"))
+    await child.lease.work.note(child.id, DOING, is_first=True)
+    config = load_config(stack.home.config_file, {})
+    asked = Asked(
+        id="1",
+        rest="",
+        session=parent.lease.session,
+        sender="alice",
+        is_owner=False,
+        fleet=stack.fleet,
+        config=config,
+        home=stack.home,
+    )
+    in_a_group = (await status(asked)).text
+    shown = {"channels": {"test": ChannelConfig(activity="arguments")}}
+    direct = (await status(replace(asked, config=config.model_copy(update=shown)))).text
+
+    assert "- works for it: links: `Bash` (" in in_a_group
+    assert "- works for it: links: `Bash: make` (" in direct
 
 
 async def _next(heard: Any) -> bytes:

@@ -384,4 +384,10 @@ MUTANTS = (
         after='"said": item.said,',
         test="test_what_it_says_can_not_pretend_to_be_a_part_of_the_prompt",
     ),
+    Mutant(
+        "a tool's arguments in a chat of several people that asks what works",
+        before='"names": bare_name(item.tool) if item.tool else ""}',
+        after='"names": doing_of(item)}',
+        test="test_status_says_what_works",
+    ),
 )

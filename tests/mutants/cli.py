@@ -198,4 +198,16 @@ MUTANTS = (
         test="test_a_name_that_would_be_another_ones_chat_is_refused",
         within="open",
     ),
+    Mutant(
+        "a tree that is followed and ends with an error",
+        before="contextlib.suppress(*((KeyboardInterrupt,) if follow else ()))",
+        after="contextlib.suppress()",
+        test="test_it_is_followed_until_ctrl_c",
+    ),
+    Mutant(
+        "a tree without branches",
+        before="tops = [item for item in below.items if item.parent not in known]",
+        after="tops = [*below.items]",
+        test="test_the_tree_of_a_session",
+    ),
 )

@@ -723,4 +723,40 @@ MUTANTS = (
         after="pass",
         test="test_the_console_s_chat_is_its_person_s",
     ),
+    Mutant(
+        "a conversation that tells its progress to nobody",
+        before="if own.parent is None:",
+        after="if False:",
+        test="test_a_conversation_has_no_progress",
+    ),
+    Mutant(
+        "a secret in what a task says of its progress",
+        before="Scrubber(secrets_of(call.config)).line(params.progress, MOST_PROGRESS)",
+        after="Scrubber().line(params.progress, MOST_PROGRESS)",
+        test="test_a_task_says_how_far_it_is",
+    ),
+    Mutant(
+        "progress without a limit in bytes",
+        before="line.encode()[:MOST_PROGRESS]",
+        after="line.encode()",
+        test="test_a_task_says_how_far_it_is",
+    ),
+    Mutant(
+        "work of which who follows the session hears nothing",
+        before="self._followed[sid].heard_work()",
+        after="pass",
+        test="test_who_follows_a_session_hears_what_works_for_it",
+    ),
+    Mutant(
+        "work that is told without a change",
+        before="if audience is None and below.looks == self._work:",
+        after="if False:",
+        test="test_who_follows_a_session_hears_what_works_for_it",
+    ),
+    Mutant(
+        "work that is told at each tool",
+        before="await asyncio.sleep(WORK_S)",
+        after="await asyncio.sleep(0)",
+        test="test_what_works_is_told_only_so_often",
+    ),
 )

@@ -1417,4 +1417,10 @@ MUTANTS = (
         after="{keys.record, keys.archive, keys.history}",
         test="test_so_much_is_kept_for_a_week",
     ),
+    Mutant(
+        "progress that is not kept",
+        before="redis.call('HSET', keys.caller, 'progress', args.progress)",
+        after="",
+        test="test_a_task_says_how_far_it_is",
+    ),
 )

@@ -37,6 +37,8 @@ PROMISED = {
         "sessions.status": ("session_status", "sessionKey?", "YYY YYYT"),
         "agents.list": ("agents_list", "", "YYY YYYT"),
         "sessions.subagents": ("subagents", "action? message? params?", "FYY YYFT"),
+        "sessions.progress": ("session_progress", "progress", "FYY YYFT"),
+        "sessions.tree": (None, "sessionKey", "YYY FFFF"),
         "message.send": ("message_send", "target message media? threadId?", "FYY YYFT"),
         "message.reply": ("message_reply", "message replyToId?", "FYY YYYT"),
         "message.threadReply": ("message_thread_reply", "message threadId", "FYY YYYT"),

@@ -10,13 +10,14 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods import sessions, tasks
+from remoteclaw.gateway.methods import work as working
 from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.messages import Entry, SessionKey
 from remoteclaw.session.drain import Drain
 from tests.support.stack import Stack
 from tests.support.turns import DIGEST, Turn, gateway
 
-HANDLERS = {**sessions.HANDLERS, **tasks.HANDLERS}
+HANDLERS = {**sessions.HANDLERS, **tasks.HANDLERS, **working.HANDLERS}
 
 
 async def call(stack: Stack, caller: Turn | Operator, tool: str, **params: Any) -> Any:
@@ -52,7 +53,10 @@ async def take_up(stack: Stack, session: SessionKey | str) -> Turn:
     lease = await stack.fleet.leases.acquire(key.sid, worker="test", host=stack.home.host_id)
     assert lease is not None
     assert await lease.turns.begin([first.id])
-    await lease.grant(DIGEST, {"sessions_send", "sessions_spawn", "sessions_list", "subagents"})
+    await lease.grant(
+        DIGEST,
+        {"sessions_send", "sessions_spawn", "sessions_list", "subagents", "session_progress"},
+    )
     return Turn(first.id, lease, Agent(key.sid, DIGEST), gateway(stack.fleet, stack.home, HANDLERS))
 
 

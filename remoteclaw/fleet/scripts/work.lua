@@ -34,14 +34,15 @@ end
 
 -- How it is now; nothing of what is forgotten, was cancelled and is ending, or ended long ago.
 local function status_of(one)
-  local status, turn, task, retried = unpack(redis.call('HMGET', one.state, 'status', 'turn', 'task_entry',
-    'retried_entry'))
+  local status, turn, task, retried, told = unpack(redis.call('HMGET', one.state, 'status', 'turn', 'task_entry',
+    'retried_entry', 'told_entry'))
   if not task then return nil end
   one.since = tonumber(string.match(task, '^%d+'))
   if one.is_unfinished then return status == 'running' and turn and 'running' or 'waiting' end
-  local outcome = redis.call('HMGET', 'rc:oc:{' .. one.sid .. '}:' .. (retried or task), 'status', 'finished')
+  local outcome = redis.call('HMGET', 'rc:oc:{' .. one.sid .. '}:' .. (told or retried or task), 'status', 'finished')
   one.ended = tonumber(outcome[2] or 0)
-  return one.ended > 0 and now - one.ended < tonumber(args.recent_ms) and outcome[1] or nil
+  if one.ended == 0 or now - one.ended >= tonumber(args.recent_ms) then return nil end
+  return outcome[1] == 'steered' and 'done' or outcome[1]
 end
 local found = {}
 for _, one in ipairs(seen) do

@@ -17,6 +17,7 @@ from remoteclaw.gateway.methods import (
     tasks,
     usage,
     web,
+    work,
 )
 
 __all__ = ["HANDLERS"]
@@ -25,6 +26,7 @@ __all__ = ["HANDLERS"]
 HANDLERS: Mapping[str, Handler] = {
     **sessions.HANDLERS,
     **tasks.HANDLERS,
+    **work.HANDLERS,
     **chats.HANDLERS,
     **cron.HANDLERS,
     **configuration.HANDLERS,

@@ -1,0 +1,37 @@
+"""What works for a session, as the gateway and the command line tell it."""
+
+from remoteclaw.bridge.work import doing_of
+from remoteclaw.fleet.work import WorkBelow
+from remoteclaw.messages import SessionKey
+from remoteclaw.tools.work import TreeResult, WorkItem
+
+__all__ = ["tree_of"]
+
+
+def tree_of(session_key: str, below: WorkBelow) -> TreeResult:
+    """Return what works for a session; only operators may see all of it."""
+    keys = {SessionKey.parse(session_key).sid: session_key}
+    keys |= {item.session.sid: str(item.session) for item in below.items}
+    return TreeResult(
+        session_key=session_key,
+        at_ms=below.at_ms,
+        work=tuple(
+            WorkItem(
+                run_id=item.run,
+                session_key=str(item.session),
+                parent=keys.get(item.parent, item.parent),
+                kind=item.kind,
+                label=item.label,
+                agent=item.session.agent,
+                state=item.state,
+                since_ms=item.since_ms,
+                seconds=item.age_ms / 1000,
+                host=item.host,
+                doing=doing_of(item) or None,
+                said=item.said or None,
+                progress=item.progress or None,
+            )
+            for item in below.items
+        ),
+        left_out=below.left_out,
+    )
