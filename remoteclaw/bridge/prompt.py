@@ -21,7 +21,8 @@ LONGEST_HINT = 500
 _ABOUT_TOOLS = {
     "sessions_send": "`sessions_send` asks another conversation's agent; `sessions_list` has them.",
     "sessions_spawn": "`sessions_spawn` has another session work on a task while you go on; its "
-    "result comes later as a message whose line has `result_of`. `subagents` looks after them.",
+    "result comes later as a message whose line has `result_of`. `subagents` looks after them, and "
+    "tells them what people add.",
     "message_send": "`message_send` writes to another chat: never use it to answer who writes.",
     "cron_add": "`cron_add` has a message sent to you at a time: for reminders, and what repeats.",
 }

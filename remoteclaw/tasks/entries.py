@@ -90,10 +90,10 @@ def provenance_of_task(
 MOST_RESULT = 100_000
 CUT = "(… The rest is left out: sessions_history of {session} has more.)"
 NO_RESULT = "(It ended without saying anything.)"
-#: What is told of a turn that has no whole answer; of how many of its tools, the last ones, and how
-#: much of each one's arguments, in characters.
-PARTIAL = "(This is no whole answer: its status is {status}.)"
-PARTIAL_TOOLS = "(This is no whole answer: its status is {status}. The tools that it used last:)"
+#: What is told of a turn without a complete answer; of how many of its tools, and how much of each
+#: one's arguments, in characters.
+PARTIAL = "(This is not a complete answer: its status is {status}.)"
+PARTIAL_TOOLS = "(This is not a complete answer: its status is {status}. Its last tools:)"
 MOST_TOOLS, MOST_INPUT = 10, 300
 
 

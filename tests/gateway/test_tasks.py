@@ -55,7 +55,7 @@ async def test_its_result_comes_back_as_an_entry(stack: Stack, parent: Turn) -> 
     _, result = await entries(stack, parent.lease.session)
 
     assert "RemoteClaw's demo agent" in result.message.text
-    assert "no whole answer" not in result.message.text
+    assert "not a complete answer" not in result.message.text
     assert (result.deliver, result.origin) == ("channel", "result")
     assert result.provenance is not None
     told = result.provenance
@@ -479,13 +479,13 @@ async def test_a_stopped_task_tells_what_it_had_said_and_its_last_tools(
     await stack.fleet.sessions.stop(child.sid)
     await working
     _, result = await entries(stack, parent.lease.session)
-    said, _, tools = result.message.text.partition("\n\n(This is no whole answer")
+    said, _, tools = result.message.text.partition("\n\n(This is not a complete answer")
 
     assert result.provenance is not None
     assert result.provenance.status == "stopped"
     assert said == "Two dead links so far.I look on.\n\nStopped."
     head, *lines = tools.splitlines()
-    assert head == ": its status is stopped. The tools that it used last:)"
+    assert head == ": its status is stopped. Its last tools:)"
     assert len(lines) == 10
     assert lines[0].startswith('- Read: {"path":"2.md","token":"[secret]"')
     assert lines[-2].startswith('- Read: {"path":"10.md"')
