@@ -49,9 +49,10 @@ _ODD = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 BRANCH = (
     "You are a copy of this conversation for what follows alone; the conversation itself goes on "
     "elsewhere, with `conversation_now`, which is not yours to do. You work in the same directory: "
-    "look, read and think. What changes something may be refused; say then what is to be done. "
-    "Nobody can answer questions. Your answer goes to the conversation as a result."
+    "look, read and think. What changes something may be refused; say then what is to be done."
 )
+REPORTS = "Nobody can answer questions. Your answer goes to the conversation as a result."
+ANSWERS = "Your answer goes to the chat, to the person who waits for it."
 #: What an agent is told whose earlier attempt at the same message was cut off.
 INTERRUPTED = (
     "Your earlier attempt at this message was cut off, perhaps after you had done part of the "
@@ -129,17 +130,18 @@ def meanwhile_of(beside: Sequence[Mapping[str, Any]], zone: str | None) -> list[
 
 
 def _about_branch(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return what a task is told that knows the conversation of the session that started it."""
+    """Return what a branch is told, and a task that has notes of its parent's conversation."""
+    moved = next((entry.moved for entry in entries if entry.moved), None)
     told = next((entry.provenance for entry in entries if entry.provenance), None)
-    if told is None:
-        return {}
+    of = moved.of if moved else told.branch_of if told else None
+    now = moved.now if moved else told.now if told else ()
     about: dict[str, Any] = {}
-    if told.branch_of:
-        about["branch_of"] = clean(told.branch_of, longest=LONGEST_KEY)
-        about["branch_note"] = BRANCH
-    if told.now:
+    if of:
+        about["branch_of"] = clean(of, longest=LONGEST_KEY)
+        about["branch_note"] = f"{BRANCH} {ANSWERS if moved else REPORTS}"
+    if now:
         about["conversation_now"] = [
-            {"from": _sender(said.name, said.id), "said": said.text} for said in told.now
+            {"from": _sender(said.name, said.id), "said": said.text} for said in now
         ]
     return about
 

@@ -14,7 +14,15 @@ from remoteclaw.fleet.commands import at_once, title_of
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import ChannelMessage, Deliver, Entry, Origin, Provenance, SessionKey
+from remoteclaw.messages import (
+    ChannelMessage,
+    Deliver,
+    Entry,
+    Moved,
+    Origin,
+    Provenance,
+    SessionKey,
+)
 
 __all__ = [
     "RESET_S",
@@ -213,6 +221,7 @@ def encode_entry(
     is_command: bool | None = None,
     copy_of: tuple[str, str] | None = None,
     notes: str | None = None,
+    moved: Moved | None = None,
 ) -> bytes:
     """Return the JSON of a message on its session's stream.
 
@@ -238,6 +247,8 @@ def encode_entry(
         data["copy_of"] = copy_of
     if notes is not None:
         data["notes"] = notes
+    if moved:
+        data["moved"] = moved.model_dump(exclude_none=True)
     return orjson.dumps(data)
 
 
@@ -260,6 +271,7 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         people = tuple(map(str, data.get("people", ())))
         is_command = cast(bool | None, data.get("is_command"))
         copied, notes = data.get("copy_of"), cast(str | None, data.get("notes"))
+        moved = Moved.model_validate(data["moved"]) if "moved" in data else None
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it is damaged ({type(error).__name__})") from None
     stopped = int(flat.get(b"stopped", 0))
@@ -274,4 +286,5 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         is_command=is_command,
         copy_of=(str(copied[0]), str(copied[1])) if copied else None,
         notes=notes,
+        moved=moved,
     )

@@ -21,7 +21,7 @@ OUTCOME_MS = 7 * 24 * 3600 * 1000
 _NOT_STEPS = ("status", "previous", "turn", "reply", "error", "usage")
 #: The order of steps that fall into the same millisecond.
 _ORDER = (
-    *("accepted", "begun", "dropped", "reset", "spawned", "aside", "verdict", "steered"),
+    *("accepted", "moved", "begun", "dropped", "reset", "spawned", "aside", "verdict", "steered"),
     *("tool", "output"),
     *("postponed", "finished", "delivered", "undelivered", "retried"),
 )

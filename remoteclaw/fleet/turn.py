@@ -15,6 +15,7 @@ import orjson
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import GRACE_MS, RawEntry
+from remoteclaw.fleet.moves import MovedEnd, ending_above
 from remoteclaw.fleet.outcomes import OUTCOME_MS
 from remoteclaw.fleet.usage import USAGE_DAYS, Usage
 from remoteclaw.messages import SessionKey
@@ -293,6 +294,7 @@ class Turns:
         is_about_person: bool = False,
         usage: Usage | None = None,
         told_beside: bytes | None = None,
+        moved: MovedEnd | None = None,
     ) -> "Finished":
         """End the running turn, and the joined entries that the agent has `taken_up`.
 
@@ -305,8 +307,10 @@ class Turns:
         `is_about_person` says that a person has sent one of the entries. `usage` is what the agent
         took, if it was asked; it counts for the day on this worker's local clock. `told_beside` is
         the last of what it was told of things said beside its turns: they are forgotten.
+        `moved` ends the outcome of its entry in the session from which that was moved here, too.
         """
         told = await self._lease.work.names()
+        above_keys, above_args = ending_above(moved)
         left, hints, now, queue, hint = await self._lease.run_fenced(
             "finish",
             {
@@ -324,6 +328,7 @@ class Turns:
                 "live": keys.live(self._lease.sid),
                 "account": told.account,
                 "beside": keys.beside(self._lease.sid),
+                **above_keys,
                 "queues": keys.competing(self._lease.state.lane, self._lease.host),
                 "blobs": [keys.blob(self._lease.sid, name) for name in blobs],
             },
@@ -331,6 +336,7 @@ class Turns:
                 "turn": self._running.turn,
                 "attempt": self._running.attempt,
                 "status": status,
+                **above_args,
                 "outcome_ms": OUTCOME_MS,
                 "outcomes": keys.outcome_prefix(self._lease.sid),
                 "done_channel": keys.outcome_channel(self._lease.sid),

@@ -48,12 +48,26 @@ async def traced(fleet: Fleet, sid: str, entry_id: str, *, most: int = 1) -> Seq
         outcome = await fleet.outcomes.read(sid, next_id)
         if outcome is None:
             break
-        found.append(outcome)
+        found.append(await _with_moved(fleet, outcome))
         next_id = outcome.previous
     if not found:
         raise NotFound(f"Nothing is known of message {sid[:8]}-{entry_id} any more.")
     asked = [one for one in await fleet.asks.all() if one.session.sid == sid]
     return [_with_asked(outcome, asked) for outcome in found]
+
+
+async def _with_moved(fleet: Fleet, outcome: Outcome) -> Outcome:
+    """Return the outcome of a message with what a branch did with it, if it was moved to one."""
+    moved = next((step for step in outcome.steps if step.name == "moved"), None)
+    if moved is None:
+        return outcome
+    sid, _, entry_id = moved.detail.partition("-")
+    there = await fleet.outcomes.read(sid, entry_id)
+    more = (
+        [step for step in there.steps if step.name not in ("accepted", "finished")] if there else []
+    )
+    steps = sorted((*outcome.steps, *more), key=lambda step: step.at_ms)
+    return replace(outcome, steps=tuple(steps))
 
 
 def _with_asked(outcome: Outcome, asked: Sequence[Request]) -> Outcome:

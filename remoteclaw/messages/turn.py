@@ -13,6 +13,7 @@ __all__ = [
     "AsideVerdict",
     "Deliver",
     "Entry",
+    "Moved",
     "Origin",
     "Provenance",
     "Said",
@@ -53,6 +54,19 @@ class Said(BaseModel):
     id: str | None
     """The id of a person; None where no person has sent it."""
     text: str
+
+
+class Moved(BaseModel):
+    """Where a person's message came from that a branch answers."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    of: str
+    """The key of the conversation that the branch is a copy of."""
+    entry: str
+    """The message's entry there."""
+    now: tuple[Said, ...] = ()
+    """What the running turn of that conversation was about."""
 
 
 class Provenance(BaseModel):
@@ -109,6 +123,8 @@ class Entry:
     notes: str | None = None
     """Of such an end: the record that the next conversation begins with, of one that no CLI can
     copy."""
+    moved: Moved | None = None
+    """Of a person's message that was moved to a branch: where it came from."""
     unreadable: str = ""
     """Of a damaged entry: why it can't be read. Its message only says where to answer it."""
 

@@ -226,6 +226,9 @@ class TurnReply:
         message = self._turn.entries[-1].message
         # Only what people have sent stands in the chat.
         unknown = {entry.message.id for entry in self._turn.entries if entry.origin != "chat"}
+        quoted = payload.reply_to_id
+        if self._turn.entries[-1].moved and payload.index == len(self.said):
+            quoted = quoted or message.id  # the chat has gone on meanwhile
         return reply_payload(
             sid=self._lease.sid,
             turn=self._turn.id,
@@ -235,7 +238,7 @@ class TurnReply:
             thread_id=message.thread_id,
             text=payload.text,
             is_error=payload.is_error,
-            reply_to_id=None if payload.reply_to_id in unknown else payload.reply_to_id,
+            reply_to_id=None if quoted in unknown else quoted,
             attachments=payload.attachments,
             entries=entries,
             origin=self._origin,

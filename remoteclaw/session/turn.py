@@ -16,6 +16,7 @@ from remoteclaw.session.attempt import Attempt, Progress
 from remoteclaw.session.beside import Beside
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.inbox import decode
+from remoteclaw.session.moved import answered_by, moved_end, say_that_it_ended, with_end
 from remoteclaw.session.notices import (
     COMMAND_DONE,
     CONTEXT_LOST,
@@ -236,6 +237,7 @@ class TurnRunner:
         """Tell the person of an attempt that was cut off, and of a conversation that is lost."""
         if attempt.batch.is_resumed:
             return  # it was said before the turn was postponed
+        await say_that_it_ended(self._lease, attempt)
         if attempt.turn.was_interrupted:
             await attempt.reply.say(SECOND_TRY)
         names = self._bridge.conversations
@@ -257,11 +259,12 @@ class TurnRunner:
         elif status == "done" and not result.is_silent and all(p.is_ours for p in result.payloads):
             words = COMMAND_DONE if turn.is_command else NOTHING_SAID
             result = with_notice(result, words, index=reply.next_index)
+        result = await with_end(self._lease, attempt, result)
         joined = attempt.joined(result.steered)
         entries = (*turn.left_out, *turn.entries, *joined)
         said = [*reply.said, *result.payloads]
         usage = Usage.of(result.run) if ending.was_asked else None
-        answers = [entry.id for entry in (*turn.left_out, *turn.entries)]
+        answers = answered_by(turn)
         finished = await self._lease.turns.finish(
             status,
             reply=[in_outcome(payload) for payload in said],
@@ -275,6 +278,7 @@ class TurnRunner:
             answered=result.answered,
             blobs=[file.blob for entry in entries for file in entry.message.attachments],
             record=self._record_of(attempt, joined, result) if ending.is_recorded else None,
+            moved=moved_end(turn, status, said),
             task_result=await result_of(self._lease, turn, status, said, result.tool_calls),
             is_about_person=ending.was_asked and any(entry.origin == "chat" for entry in entries),
             usage=usage,

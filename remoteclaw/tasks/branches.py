@@ -1,13 +1,22 @@
-"""Branches: tasks that begin as a copy of the conversation that starts them."""
+"""Branches: sessions that begin as a copy of a conversation, for a task or a person's message."""
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
+from remoteclaw.config.model import Config
 from remoteclaw.errors import RemoteClawError
-from remoteclaw.messages import Entry, Said
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.moves import Moves
+from remoteclaw.fleet.work import WorkTrees
+from remoteclaw.messages import Entry, Moved, Said
 from remoteclaw.runtimes import create_cli_runtime
 
-__all__ = ["conversation_now", "copyable"]
+__all__ = ["conversation_now", "copyable", "move_to_branch"]
 
+#: How many digits of a message's hash are the name of its branch.
+TASK_DIGITS = 16
 #: How much a branch is told of the turn that its conversation is in: the newest messages, and the
 #: characters of each.
 MOST_MESSAGES, MOST_CHARS = 20, 4000
@@ -39,6 +48,36 @@ def conversation_now(entries: Sequence[Entry]) -> tuple[Said, ...]:
         )
         for entry in entries[-MOST_MESSAGES:]
     )
+
+
+async def move_to_branch(
+    lease: Lease,
+    config: Config,
+    entry: Entry,
+    *,
+    running: Sequence[Entry],
+    acknowledgement: Mapping[str, Any] | None = None,
+) -> Literal["moved", "full", "gone"]:
+    """Have a person's message that waits answered by a branch of its conversation, now.
+
+    `running` are the entries that the conversation's turn is about; the acknowledgement goes to
+    the chat in the same step. Doing it again, also in another process, changes nothing. "full"
+    means that it has to wait, because too much is unfinished, and "gone" that it has its outcome,
+    or is a part of a turn. Raises `LeaseLost`.
+    """
+    name = hashlib.sha256(f"{lease.sid} {entry.id}".encode()).hexdigest()[:TASK_DIGITS]
+    status = await Moves(lease).move(
+        entry,
+        replace(lease.session, task=name),
+        Moved(of=str(lease.session), entry=entry.id, now=conversation_now(running)),
+        names=copyable(lease.session_map, is_busy=True),
+        most=config.sessions.max_children,
+        most_below=config.sessions.max_tree,
+        acknowledgement=acknowledgement,
+    )
+    if status == "moved":
+        await WorkTrees(lease.scripts).announce((lease.session,))
+    return status
 
 
 def _shortened(text: str) -> str:

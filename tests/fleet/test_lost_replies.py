@@ -16,7 +16,8 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.request import Answered, record_args, shown_by
 from remoteclaw.fleet.turn import Postponement, TaskResult
-from remoteclaw.messages import Provenance, SessionKey
+from remoteclaw.messages import Entry, Provenance, SessionKey
+from remoteclaw.tasks.branches import move_to_branch
 from remoteclaw.tasks.tell import tell
 from tests.support.asks import change_request
 from tests.support.failpoints import Failpoint, Proxy
@@ -364,3 +365,21 @@ async def test_a_branch_is_started_once(lossy: tuple[Fleet, Proxy]) -> None:
     assert lost.reached.is_set()
     assert len(await fleet.sessions.children(SESSION.sid)) == 1
     assert await fleet.scripts.client.xlen(keys.inbound(child.sid)) == 1
+
+
+async def test_a_message_is_moved_once(lossy: tuple[Fleet, Proxy]) -> None:
+    fleet, proxy = lossy
+    lease, _ = await begun(fleet)
+    second = await fleet.inbound.append(message("second"), agent="main")
+    lost = lose(proxy, "aside_move")
+
+    entry = Entry(second.entry_id, message("second"))
+    said = {"text": "on it"}
+    told = await move_to_branch(lease, Config(), entry, running=(), acknowledgement=said)
+
+    assert lost.reached.is_set()
+    assert told == "moved"
+    (branch,) = await fleet.sessions.children(lease.sid)
+    assert branch.waiting == 1
+    assert await fleet.scripts.client.xlen(keys.inbound(lease.sid)) == 1
+    assert await fleet.scripts.client.xlen(REPLIES) == 1

@@ -18,13 +18,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 from redis.asyncio import Redis
 
+from remoteclaw.config.model import Config
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Postponement
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import Entry, SessionKey
+from remoteclaw.tasks.branches import move_to_branch
 from tests.conftest import shifted
 from tests.support.stack import REPLIES, message
 
@@ -59,6 +61,10 @@ class Session:
     singly: str | None = None
     stopped: str | None = None
     steered: list[str] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    """What branches answer, which nobody serves here."""
+    moved_before_stop: int = 0
+    """How many of them were stopped."""
     ended: list[str] = field(default_factory=list)
     """The turns that have ended a conversation."""
     begun_by: int = 0
@@ -119,6 +125,8 @@ class FleetMachine(RuleBasedStateMachine):
             return
         self.seen[sender, message_id] = accepted.entry_id
         self.outcomes[accepted.entry_id] = "accepted"
+        if text == "/stop":
+            session.moved_before_stop = len(session.moved)
         if text == "/stop" and session.waiting:
             session.stopped = session.waiting[-1]
         if text == "/new" or (session.waiting and text == "/stop"):
@@ -132,7 +140,8 @@ class FleetMachine(RuleBasedStateMachine):
         session = self.sessions[sender]
         if session.sid:
             count = self.do(self.fleet.sessions.stop(session.sid))
-            assert count == len(session.waiting)
+            assert count == len(session.waiting) + len(session.moved)
+            session.moved_before_stop = len(session.moved)
             if session.waiting:
                 session.stopped = session.waiting[-1]
                 session.wake()
@@ -149,6 +158,7 @@ class FleetMachine(RuleBasedStateMachine):
         if entry_id in self.outcomes:
             return
         self.outcomes[entry_id] = "accepted"
+        session.moved_before_stop = len(session.moved)
         if session.waiting:
             session.stopped = session.waiting[-1]
             session.wake()
@@ -270,6 +280,42 @@ class FleetMachine(RuleBasedStateMachine):
             session.steered += new
             if repeated:
                 assert self.do(owner.lease.turns.join(new))
+
+    @rule(
+        sender=SENDERS,
+        number=st.integers(0, 2),
+        which=st.integers(0, 3),
+        repeated=st.booleans(),
+    )
+    def move(self, sender: str, number: int, which: int, repeated: bool) -> None:
+        """A message is on exactly one stream: where it was, or on a branch of its own."""
+        session, owner = self.owner(sender, number)
+        entries = [*session.waiting, *session.moved]
+        if owner is None or not entries:
+            return
+        entry = Entry(entries[which % len(entries)], message("hi", from_=sender))
+
+        def moving() -> Coroutine[Any, Any, Any]:
+            return move_to_branch(owner.lease, Config(), entry, running=())
+
+        stale, told = self.is_fenced(session, owner, moving())
+        if stale:
+            return
+        is_stopped = session.stopped and _order(entry.id) <= _order(session.stopped)
+        is_single = session.singly and _order(entry.id) <= _order(session.singly)
+        is_taken = entry.id in (*(session.batch or ()), *session.steered)
+        if entry.id in session.moved:
+            assert told == "moved"
+        elif is_stopped or is_single or is_taken:
+            assert told == "gone"
+        elif len(session.moved) - session.moved_before_stop >= Config().sessions.max_children:
+            assert told == "full"
+        else:
+            assert told == "moved"
+            session.waiting.remove(entry.id)
+            session.moved.append(entry.id)
+            if repeated:
+                assert self.do(moving()) == "moved"
 
     @rule(
         sender=SENDERS,
@@ -470,6 +516,10 @@ class FleetMachine(RuleBasedStateMachine):
                 assert [entry_id.decode() for entry_id, _ in entries] == session.waiting
                 state = await client.hget(keys.state(session.sid), "status")
                 assert (state or b"idle").decode() == session.state
+            branches = await client.zrange(keys.children(session.sid), 0, -1)
+            assert len(branches) == len(session.moved)
+            for branch in branches:
+                assert await client.xlen(keys.inbound(branch.decode())) == 1
         said = await client.xrange(REPLIES)
         texts = [fields[b"reply"].decode() for _, fields in said]
         assert texts == [f'{{"text":"{text}"}}' for text in self.said]

@@ -390,4 +390,10 @@ MUTANTS = (
         after='"names": doing_of(item)}',
         test="test_status_says_what_works",
     ),
+    Mutant(
+        "a branch that takes the running turn for its own",
+        before='if now:\n    about["conversation_now"] = [',
+        after='if False:\n    about["conversation_now"] = [',
+        test="test_the_branch_answers_the_person",
+    ),
 )

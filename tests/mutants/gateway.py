@@ -759,4 +759,10 @@ MUTANTS = (
         after="await asyncio.sleep(0)",
         test="test_what_works_is_told_only_so_often",
     ),
+    Mutant(
+        "a trace that ends with a move",
+        before="if moved is None:",
+        after="if True:",
+        test="test_the_trace_leads_to_the_branch",
+    ),
 )

@@ -544,4 +544,34 @@ MUTANTS = (
         after="key, depth = lease.session, lease.state.depth",
         test="test_its_tools_are_its_parents_and_those_that_change_something_are_refused",
     ),
+    Mutant(
+        "a moved message whose answer quotes nothing",
+        before="quoted = quoted or message.id  # the chat has gone on meanwhile",
+        after="pass",
+        test="test_the_branch_answers_the_person",
+    ),
+    Mutant(
+        "a moved message that begins without the end of its conversation",
+        before="await say_that_it_ended(self._lease, attempt)",
+        after="",
+        test="test_a_conversation_that_ends_meanwhile_ends_no_message[False]",
+    ),
+    Mutant(
+        "a moved message that ends without the end of its conversation",
+        before="if not rest or not moved_entry(attempt.turn) or has_said:",
+        after="if True:",
+        test="test_a_conversation_that_ends_meanwhile_ends_no_message[True]",
+    ),
+    Mutant(
+        "a client that waits for a moved message",
+        before="return [entry.moved.entry, *ids] if entry and entry.moved else ids",
+        after="return ids",
+        test="test_the_branch_answers_the_person",
+    ),
+    Mutant(
+        "a conversation that hears of a message that was stopped",
+        before='if text and status not in ("stopped", "dead") else None',
+        after="if text else None",
+        test="test_a_stop_in_the_chat_reaches_it",
+    ),
 )

@@ -56,6 +56,13 @@ local function idle_and_busy(children)
   return idle, busy
 end
 
+-- Note that a session has started another one, and forget the oldest of many that are `idle`.
+local function add_child(children, sid, idle, known_ms)
+  redis.call('ZADD', children, now_ms(), sid)
+  for position = 1, #idle - 50 do redis.call('ZREM', children, idle[position]) end
+  redis.call('PEXPIRE', children, known_ms)
+end
+
 -- Stop all that a session has accepted so far; with `is_unwanted`, its result isn't told either.
 -- → entries concerned; 0 means that there was nothing, or that a finish which came first has won
 local function stop_one(sid, state, inbound, is_unwanted)
@@ -69,13 +76,32 @@ local function stop_one(sid, state, inbound, is_unwanted)
   return redis.call('XLEN', inbound)
 end
 
--- Stop all that a session has started; its results are not awaited any more. → entries concerned
-local function stop_below(sid)
+-- Whether a session has a person's message that was moved to it.
+local function is_moved(sid) return redis.call('HEXISTS', 'rc:st:{' .. sid .. '}', 'moved_entry') == 1 end
+
+-- Stop all that a session has started; its results are not awaited any more. With `but_moved`, not what answers a
+-- person's message that was moved from it. → entries concerned
+local function stop_below(sid, but_moved)
   local count = 0
-  for _, below in ipairs(descendants(sid)) do
-    count = count + stop_one(below, 'rc:st:{' .. below .. '}', 'rc:in:{' .. below .. '}', true)
+  for _, child in ipairs(redis.call('ZRANGE', 'rc:kids:{' .. sid .. '}', 0, -1)) do
+    if not (but_moved and is_moved(child)) then
+      count = count + stop_one(child, 'rc:st:{' .. child .. '}', 'rc:in:{' .. child .. '}', true) + stop_below(child)
+    end
   end
   return count
+end
+
+-- Note with what answers messages that were moved from a session that its conversation has ended. With
+-- `forgets_others`, all else that it has started is not its own any more.
+local function end_above(sid, forgets_others)
+  local children = 'rc:kids:{' .. sid .. '}'
+  for _, child in ipairs(redis.call('ZRANGE', children, 0, -1)) do
+    if is_moved(child) and is_unfinished(child) then
+      redis.call('HSET', 'rc:st:{' .. child .. '}', 'ended_above', 1)
+    elseif forgets_others then
+      redis.call('ZREM', children, child)
+    end
+  end
 end
 
 -- Give a session the one label of its kind; of an agent's sessions that are known, no two have the

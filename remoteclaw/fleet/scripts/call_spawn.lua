@@ -60,9 +60,7 @@ if keys.caller and agent_of(args.session_key) == agent_of(args.parent) then
 end
 local id, queue = accept(keys, args)
 redis.call('HSET', keys.state, 'task_entry', id)
-redis.call('ZADD', keys.children, now_ms(), args.sid)
-for position = 1, #idle - 50 do redis.call('ZREM', keys.children, idle[position]) end
-redis.call('PEXPIRE', keys.children, args.known_ms)
+add_child(keys.children, args.sid, idle, args.known_ms)
 before[made_before and number or #before + 1] =
   args.sid .. ' ' .. args.session_key .. ' ' .. id .. '  ' .. knows
 if args.epoch then redis.call('HSET', keys.spawned, args.digest, table.concat(before, ',')) end

@@ -1,11 +1,12 @@
 -- End the turn: its outcome, its last messages and the removal of its entries are one step.
--- uses: replies, asks, entries, sessions, record, work
+-- uses: replies, asks, entries, sessions, record, asides, work
 -- keys: state, inbound, replies, dead_letters, record, side_effects, owed_inbound?, owed_state?, active, sessions,
---   usage, usage_day, live, beside, account?, queues*, blobs*
+--   usage, usage_day, live, beside, account?, home_record?, home_beside?, queues*, blobs*
 -- args: epoch, turn, attempt, status, outcome_ms, outcomes, done_channel, reply?, error?, agent_process?,
 --   sid, first_index, steered, answered, record?, record_bytes, record_ms?, owed?,
 --   owed_sid, grace_ms, owed_outcomes, owed_key, has_heard, usage?, agent, usage_ms, told_beside?, above?,
---   hint?, payloads*
+--   hint?, home_entry?, home_outcomes?, home_channel?, home_said?, payloads*
+--   home_entry: of a person's message that was moved here, where it came from; home_said: what is said of it there
 -- → entries left, hints that wait, the time, the session's own queue settings, queue if a hint is due
 --   for the session that gets the result, else nothing
 
@@ -47,6 +48,17 @@ for _, id in ipairs(split(steered or '')) do
     redis.call('HDEL', args.outcomes .. id, 'turn', 'steered.' .. args.attempt)
   end
 end
+-- Write how an entry has ended; `told` is its name for those who wait.
+local function end_outcome(outcome, id, channel, told)
+  redis.call('HSET', outcome, 'status', status[id], 'finished', now)
+  if args.reply and (id == turn or #args.reply <= MOST_REPEATED) then
+    redis.call('HSET', outcome, 'reply', args.reply)
+  end
+  if args.error and not answered[id] then redis.call('HSET', outcome, 'error', args.error) end
+  if args.usage then redis.call('HSET', outcome, 'usage', args.usage) end
+  redis.call('PEXPIRE', outcome, keep_ms)
+  redis.call('PUBLISH', channel, told)
+end
 for _, id in ipairs(ending) do
   local outcome = args.outcomes .. id
   if status[id] == 'dead' then
@@ -57,15 +69,9 @@ for _, id in ipairs(ending) do
     end
   end
   redis.call('XDEL', keys.inbound, id)
-  redis.call('HSET', outcome, 'status', status[id], 'finished', now)
-  if args.reply and (id == turn or #args.reply <= MOST_REPEATED) then
-    redis.call('HSET', outcome, 'reply', args.reply)
-  end
-  if args.error and not answered[id] then redis.call('HSET', outcome, 'error', args.error) end
-  if args.usage then redis.call('HSET', outcome, 'usage', args.usage) end
-  redis.call('PEXPIRE', outcome, keep_ms)
-  redis.call('PUBLISH', args.done_channel, id)
+  end_outcome(outcome, id, args.done_channel, id)
 end
+if args.home_entry then end_outcome(args.home_outcomes .. args.home_entry, turn, args.home_channel, args.home_entry) end
 -- What a task comes to is known once nothing is left that it has started, or that came back to it.
 local function is_over()
   for _, child in ipairs(redis.call('ZRANGE', 'rc:kids:{' .. args.sid .. '}', 0, -1)) do
@@ -103,6 +109,11 @@ if args.record_ms == '0' then redis.call('DEL', keys.record) end
 if args.record then append_record(keys.record, args.record, args.record_bytes, args.record_ms) end
 local told = args.told_beside and redis.call('LPOS', keys.beside, args.told_beside)
 if told then redis.call('LTRIM', keys.beside, told + 1, -1) end
+-- The conversation from which the message was moved hears of it, unless it has ended meanwhile.
+if args.home_entry and redis.call('HEXISTS', keys.state, 'ended_above') == 0 then
+  if args.record then append_record(keys.home_record, args.record, args.record_bytes, args.record_ms) end
+  if args.home_said then note_beside(keys.home_beside, args.home_said) end
+end
 redis.call('DEL', keys.side_effects, keys.live)
 void_asks(args.sid, turn, 'The turn is over, and it was not done.')
 -- Add the turn's numbers to those that are kept.

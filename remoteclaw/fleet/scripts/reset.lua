@@ -10,9 +10,10 @@ if fence then return fence end
 local done, heard = unpack(redis.call('HMGET', keys.state, 'reset_turn', 'last_heard_ms'))
 if done == args.turn then return heard end  -- said before
 local now = by_now(keys.state)
+if args.stops_tasks == '1' then stop_below(args.sid, true) end
+end_above(args.sid, args.stops_tasks == '1')
 if args.stops_tasks == '1' then
-  stop_below(args.sid)
-  redis.call('UNLINK', 'rc:kids:{' .. args.sid .. '}', 'rc:spawned:{' .. args.sid .. '}')
+  redis.call('UNLINK', 'rc:spawned:{' .. args.sid .. '}')
   -- Results that wait are of the conversation that ends: nothing was started in the next one yet.
   for _, entry in ipairs(redis.call('XRANGE', 'rc:in:{' .. args.sid .. '}', '-', '+')) do
     local is_readable, told = pcall(cjson.decode, entry[2][2])

@@ -1,0 +1,285 @@
+"""A person's message that waits moves to a branch of its conversation, which answers the person."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from remoteclaw.config.load import load_config
+from remoteclaw.errors import LeaseLost
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.gateway.traces import find_message, traced
+from remoteclaw.messages import Provenance, SessionKey
+from remoteclaw.session.inbox import decode_all
+from remoteclaw.session.moved import ENDED_ABOVE
+from remoteclaw.session.notices import SECOND_TRY
+from remoteclaw.tasks.branches import move_to_branch
+from tests.support.conversations import configure, drain, dying, prompts
+from tests.support.stack import REPLIES, Stack, message, said
+
+ACK = {"text": "On it, beside the other work."}
+
+
+@pytest.fixture
+async def working(agent: Stack) -> AsyncIterator[tuple[Stack, Lease, Accepted]]:
+    """A conversation at work on its first message, with the second one waiting."""
+    configure(agent)
+    first, second = await agent.append("first"), await agent.append("second", id="m2")
+    async with dying(agent, first) as lease:
+        yield agent, lease, second
+
+
+def _client(stack: Stack) -> Any:
+    return stack.fleet.scripts.client
+
+
+async def move(stack: Stack, lease: Lease, accepted: Accepted, **more: Any) -> str:
+    """Move a message, as it stands on its session's stream."""
+    found = await _client(stack).xrange(keys.inbound(lease.sid), accepted.entry_id, count=1)
+    entries = [*decode_all(found, lease.session)]
+    if not entries:
+        return "not there"
+    running = [*decode_all(await lease.entries(), lease.session)][:1]
+    config = load_config(stack.home.config_file, {})
+    return await move_to_branch(lease, config, entries[0], running=running, **more)
+
+
+async def branch_of(stack: Stack, lease: Lease) -> Accepted:
+    """Return the message on the one branch that there is."""
+    (view,) = await stack.fleet.sessions.children(lease.sid)
+    assert view.last_entry is not None
+    return Accepted(view.key, view.last_entry, False)
+
+
+async def waiting(stack: Stack, session: SessionKey) -> list[str]:
+    entries = await _client(stack).xrange(keys.inbound(session.sid))
+    return [entry_id.decode() for entry_id, _ in entries]
+
+
+async def sent(stack: Stack) -> list[dict[str, Any]]:
+    """Return what is on the way to the chat."""
+    found = await _client(stack).xrange(REPLIES)
+    return [json.loads(fields[b"reply"]) for _, fields in found]
+
+
+async def beside(stack: Stack, sid: str) -> list[dict[str, Any]]:
+    """Return what a conversation will be told that was said beside its turns."""
+    return [json.loads(line) for line in await _client(stack).lrange(keys.beside(sid), 0, -1)]
+
+
+Working = tuple[Stack, Lease, Accepted]
+
+
+async def test_the_branch_answers_the_person(working: Working) -> None:
+    """One outcome, wherever one looks; the answer quotes; the conversation hears of it."""
+    stack, lease, second = working
+    assert await move(stack, lease, second, acknowledgement=ACK) == "moved"
+    moved = await branch_of(stack, lease)
+    assert await waiting(stack, lease.session) == [(await lease.entries())[0][0].decode()]
+    assert await waiting(stack, moved.session) == [moved.entry_id]
+    assert (await stack.outcome_so_far(second)).status == "running"
+    await drain(stack, moved)
+    here, there = await stack.outcome(second), await stack.outcome(moved)
+
+    assert here.status == there.status == "done"
+    assert said(here) == said(there) == "heard second, knew -"
+    acknowledged, answer, *_ = await sent(stack)
+    assert acknowledged == ACK
+    assert (answer["text"], answer["reply_to_id"]) == ("heard second, knew -", "m2")
+    *_, last = await sent(stack)
+    assert last["entries"] == [second.entry_id, moved.entry_id]
+    (note,) = await beside(stack, lease.sid)
+    assert (note["from"], note["said"], note["you"]) == ("alice", "second", said(here))
+    told = (await stack.fleet.sessions.record(lease.sid)).decode()
+    assert "heard second" in told
+    line = prompts(stack).splitlines()[0]
+    assert f'"branch_of":"{lease.session}"' in line
+    assert '"conversation_now":[{"from":{"id":"alice"},"said":"first"}]' in line
+    assert "to the person who waits for it" in line
+
+
+async def test_who_waits_for_the_message_is_told(working: Working) -> None:
+    """`send --wait` follows the outcome that it knows."""
+    stack, lease, second = working
+    following = stack.fleet.outcomes.follow(second.session.sid, second.entry_id)
+    assert (await anext(following)).status == "accepted"
+    await move(stack, lease, second)
+    await drain(stack, await branch_of(stack, lease))
+
+    statuses = [outcome.status async for outcome in following]
+    assert statuses[-1] == "done"
+
+
+async def test_moving_it_again_changes_nothing(working: Working) -> None:
+    """Also when another worker does it, because the first one was killed."""
+    stack, lease, second = working
+    found = await _client(stack).xrange(keys.inbound(lease.sid), second.entry_id, count=1)
+    (entry,) = decode_all(found, lease.session)
+    config = load_config(stack.home.config_file, {})
+    for _ in range(2):
+        told = await move_to_branch(lease, config, entry, running=(), acknowledgement=ACK)
+        assert told == "moved"
+    await _client(stack).hset(keys.state(lease.sid), "lease_until_ms", 1)
+    other = await stack.fleet.leases.acquire(lease.sid, worker="other", host="here")
+    assert other is not None
+    told = await move_to_branch(other, config, entry, running=(), acknowledgement=ACK)
+    assert told == "moved"
+    with pytest.raises(LeaseLost):
+        await move_to_branch(lease, config, entry, running=())
+
+    assert len(await waiting(stack, (await branch_of(stack, lease)).session)) == 1
+    assert await sent(stack) == [ACK]
+
+
+async def test_what_is_a_part_of_a_turn_or_over_stays(working: Working) -> None:
+    stack, lease, second = working
+    third = await stack.append("third")
+    first = Accepted(lease.session, (await lease.entries())[0][0].decode(), False)
+    assert await move(stack, lease, first) == "gone"
+    assert await lease.turns.join([second.entry_id])
+    assert await move(stack, lease, second) == "gone"
+    await stack.fleet.sessions.stop(lease.sid)
+    assert await move(stack, lease, third) == "gone"
+
+    assert await waiting(stack, lease.session) == [
+        *(first.entry_id, second.entry_id),
+        third.entry_id,
+    ]
+    assert await stack.fleet.sessions.children(lease.sid) == []
+
+
+async def test_what_is_tried_alone_after_failures_stays(working: Working) -> None:
+    """It was a part of a turn that may have begun to answer it."""
+    stack, lease, second = working
+    await _client(stack).hset(keys.state(lease.sid), "singly_entry", second.entry_id)
+
+    assert await move(stack, lease, second) == "gone"
+
+
+@pytest.mark.parametrize("limit", ["max_children", "max_tree"])
+async def test_with_too_much_unfinished_it_waits(working: Working, limit: str) -> None:
+    stack, lease, second = working
+    configure(stack, sessions={limit: 1})
+    third = await stack.append("third")
+    assert await move(stack, lease, second) == "moved"
+    assert await move(stack, lease, third, acknowledgement=ACK) == "full"
+    assert await waiting(stack, lease.session) == [
+        (await lease.entries())[0][0].decode(),
+        third.entry_id,
+    ]
+    assert await sent(stack) == []
+    await drain(stack, await branch_of(stack, lease))
+    assert await move(stack, lease, third) == "moved"
+
+
+async def test_its_files_go_with_it(working: Working) -> None:
+    stack, lease, _ = working
+    file = await stack.fleet.blobs.put(lease.sid, "note.txt", b"what is in it")
+    third = await stack.append("look", attachments=[file])
+    assert await move(stack, lease, third) == "moved"
+    moved = await branch_of(stack, lease)
+    client = _client(stack)
+    assert await client.exists(keys.blob(lease.sid, file.blob)) == 0
+    assert await client.get(keys.blob(moved.session.sid, file.blob)) == b"what is in it"
+    await drain(stack, moved)
+
+    assert '"attachments":[{"name":"note.txt"' in prompts(stack)
+    assert await client.exists(keys.blob(moved.session.sid, file.blob)) == 0
+
+
+async def test_a_stop_in_the_chat_reaches_it(working: Working) -> None:
+    stack, lease, second = working
+    await move(stack, lease, second)
+    await stack.append("/stop")
+    moved = await branch_of(stack, lease)
+    await drain(stack, moved)
+
+    assert (await stack.outcome(second)).status == "stopped"
+    assert await beside(stack, lease.sid) == []
+    assert "second" not in said(await stack.outcome(moved))
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+async def test_a_conversation_that_ends_meanwhile_ends_no_message(
+    working: Working, is_begun: bool
+) -> None:
+    """It is answered, begins with a sentence, and the next conversation hears nothing of it."""
+    stack, lease, _ = working
+    asked = await stack.append("wait")
+    assert await move(stack, lease, asked) == "moved"
+    moved = await branch_of(stack, lease)
+    task, _, _ = await stack.fleet.calls.spawn(
+        *(None, "a call", lease.session, message("a task")),
+        note=None,
+        provenance=Provenance(by=str(lease.session)),
+        parent=lease.session,
+        depth=1,
+        label=None,
+        max_unfinished=5,
+    )
+    running = drain(stack, moved) if is_begun else None
+    if running:
+        await stack.reached(moved, "output")
+    await lease.reset("1-1", "new", keep_ms=60_000, keep=1, stops_tasks=True)
+    (stack.home.path / "workspaces" / "main").mkdir(parents=True, exist_ok=True)
+    (stack.home.path / "workspaces" / "main" / "go").touch()
+    await (running or drain(stack, moved))
+
+    assert await _client(stack).hexists(keys.state(task.sid), "stop_entry")
+    outcome = await stack.outcome(asked)
+    assert outcome.status == "done"
+    assert said(outcome).startswith(ENDED_ABOVE)
+    assert "heard wait" in said(outcome)
+    assert await beside(stack, lease.sid) == []
+    assert await stack.fleet.sessions.record(lease.sid) == b""
+
+
+async def test_a_worker_that_is_killed_twice_leaves_one_answer(working: Working) -> None:
+    stack, lease, second = working
+    await move(stack, lease, second)
+    moved = await branch_of(stack, lease)
+    for _ in range(2):
+        async with dying(stack, moved, phase="spawned"):
+            pass
+    await drain(stack, moved)
+    here, there = await stack.outcome(second), await stack.outcome(moved)
+
+    assert here.status == there.status == "done"
+    assert said(here) == said(there)
+    assert said(here).startswith(SECOND_TRY)
+
+
+async def test_a_message_that_is_given_up_is_so_where_it_came_from(working: Working) -> None:
+    """Retried as a dead letter, it is answered there, too."""
+    stack, lease, second = working
+    await move(stack, lease, second)
+    moved = await branch_of(stack, lease)
+    for _ in range(3):
+        async with dying(stack, moved, phase="spawned"):
+            pass
+    await drain(stack, moved)
+    assert (await stack.outcome(second)).status == "dead"
+    assert await beside(stack, lease.sid) == []
+    (letter,) = await stack.fleet.dead_letters.list(limit=10)
+    again = await stack.fleet.dead_letters.retry(letter.id)
+    await drain(stack, moved)
+
+    assert again
+    assert (await stack.outcome(second)).status == "done"
+
+
+async def test_the_trace_leads_to_the_branch(working: Working) -> None:
+    stack, lease, second = working
+    await move(stack, lease, second)
+    moved = await branch_of(stack, lease)
+    await drain(stack, moved)
+    reference = f"{lease.sid[:8]}-{second.entry_id}"
+    (outcome,) = await traced(stack.fleet, *await find_message(stack.fleet, reference))
+    steps = {step.name: step.detail for step in outcome.steps}
+
+    assert steps["moved"] == f"{moved.session.sid}-{moved.entry_id}"
+    assert "spawned" in steps
+    assert "output" in steps
