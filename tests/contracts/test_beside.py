@@ -51,6 +51,6 @@ async def test_a_conversation_goes_on_while_its_agent_works(
 
     assert (await stack.outcome(work)).status == "done"
     assert (await stack.outcome(more)).status in ("steered", "done")
-    assert said(await stack.outcome(lost)) == "Let me check that."  # once, by a turn of its own
+    assert said(await stack.outcome(lost)).endswith("Let me check that.")  # by a turn, once
     recall = await stack.ask("RECALL")
     assert "my colour is green" in recall

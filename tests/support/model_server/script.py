@@ -17,7 +17,7 @@ _NAMES = """
 """.split()
 _DIRECTIVE = re.compile(rf"(?:^|(?<=\s))({'|'.join(_NAMES)})(?![A-Za-z_])(?::|(?=\*|\s|$))")
 #: RemoteClaw's line about a message: it may quote earlier ones, with what they directed.
-_HEADER = re.compile(r"\[remoteclaw .*\]\n")
+_HEADER = re.compile(r"^\[remoteclaw .*\]\n", re.MULTILINE)
 #: What the agents call their tools, and the ways in which a path is given to one that reads.
 _SHELLS = ("Bash", "exec_command", "run_shell_command", "bash")
 _READERS = ("Read", "read_file", "read")
@@ -84,8 +84,7 @@ def aside(conversation: Conversation) -> Plan | None:
 
 def _directives(text: str) -> Iterator[tuple[str, str]]:
     """Yield each directive with the text behind it."""
-    header = _HEADER.match(text)
-    start = header.end() if header else 0
+    start = max((header.end() for header in _HEADER.finditer(text)), default=0)
     while match := _DIRECTIVE.search(text, start):
         start = match.end()
         yield match[1], text[start:]
