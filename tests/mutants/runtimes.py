@@ -79,7 +79,7 @@ MUTANTS = (
         "a turn that waits for the model of a question beside it",
         before="if self._asides and message.method == LOG_LINE:",
         after="if False:",
-        test="test_one_that_waits_for_its_model_fails_and_the_turn_is_told_nothing[gemini",
+        test="test_one_that_waits_for_its_model_fails_and_the_turn_is_told_nothing[gemini]",
     ),
     Mutant(
         "sessions of questions that are closed and stay in the agent's list",

@@ -429,6 +429,7 @@ GEMINI_LOG = (
         ),
         ("gemini", GEMINI_LOG, "Attempt 1 failed with status 429. Retrying with backoff..."),
     ],
+    ids=["opencode", "gemini"],
 )
 async def test_one_that_waits_for_its_model_fails_and_the_turn_is_told_nothing(
     home: Home, directory: Path, name: str, log: str, line: str
