@@ -44,9 +44,25 @@ What I would do:
 Shall I?"""
 
 #: Where a person would wait for it, it waits for a file of the test's directory.
+#: Meanwhile, it answers beside its turn what begins with `how`; anything else waits.
 _AGENT = """
+import re, select
+pipe = open(0, 'rb', buffering=0, closefd=False)
+def turn():
+    line = pipe.readline()
+    if not line: sys.exit()
+    return json.loads(line)
+def aside(message):
+    header, _, text = message['prompt'].rpartition('\\n\\n')
+    key = re.search('answered:([0-9a-f]+)', header)[1]
+    said = 'The copy is gone; the mail comes next.' if text.startswith('how') else ''
+    verdict = 'answered' if said else 'later'
+    say(type='aside', id=message['id'], text=f'{said}\\n[[{verdict}:{key}]]')
 def until(name):
-    while not os.path.exists(f'DIRECTORY/{name}'): time.sleep(0.01)
+    while not os.path.exists(f'DIRECTORY/{name}'):
+        if select.select([0], [], [], 0.01)[0]:
+            heard = turn()
+            if heard['type'] == 'aside': aside(heard)
 def use(name, gate, **arguments):
     say(type='tool_use', id=name, name=name, input=arguments)
     until(gate)
@@ -57,6 +73,7 @@ def stream(text):
         time.sleep(0.002)
 while True:
     heard = turn()
+    if heard['type'] == 'aside': aside(heard)
     if heard['type'] != 'turn': continue
     header, _, text = heard['prompt'].rpartition('\\n\\n')
     word = text.split()[-1]
