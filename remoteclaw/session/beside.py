@@ -27,7 +27,7 @@ from remoteclaw.messages import AsideVerdict, Entry, Turn, people_of, person, st
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.permission import Permissions
-from remoteclaw.session.queue import Newcomer, newcomer
+from remoteclaw.session.queue import Newcomer, asks_beside, newcomer
 from remoteclaw.session.record import lines_of_aside
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.steering import Steering
@@ -118,6 +118,7 @@ class Beside:
         for task in (self._taking, *self._asking):
             if task:
                 task.cancel()
+                task.add_done_callback(_end)
 
     # -- taking --------------------------------------------------------------------------------
 
@@ -145,7 +146,7 @@ class Beside:
         for entry in arrived:
             self._newest = entry.id
             match newcomer(entry):
-                case Newcomer.JOINS if entry.origin == "chat":
+                case Newcomer.JOINS if asks_beside(entry):
                     found.append(entry)
                 case Newcomer.STOPS_JOINING:
                     return found, True
@@ -268,6 +269,12 @@ class Beside:
         most_bytes = settings.max_kb * 1024
         lines = lines_of_aside(entry, aside.payloads, at_ms=now_ms(), most_bytes=most_bytes // 2)
         return RecordAppend(lines, most_bytes, settings.keep_ms)
+
+
+def _end(task: "asyncio.Task[None]") -> None:
+    """Take notice of a task's error, which the turn itself has met as well."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _note(entry: Entry, aside: Aside) -> dict[str, Any]:

@@ -23,6 +23,7 @@ __all__ = [
     "NextBatch",
     "Reaction",
     "after_turn",
+    "asks_beside",
     "batch_step",
     "gathering_pause_s",
     "may_be_joined",
@@ -246,6 +247,14 @@ def may_be_joined(turn: Turn, *, can_steer: bool) -> bool:
 def takes_asides(turn: Turn, queue: QueueConfig, *, can_aside: bool) -> bool:
     """Return whether new messages are answered beside a turn; a command of the CLI has it alone."""
     return queue.mode == "aside" and can_aside and not turn.is_command
+
+
+def asks_beside(entry: Entry) -> bool:
+    """Return whether an entry that could join a turn is put to its agent beside it.
+
+    What people say to each other in a group waits: nobody expects an answer to each of it.
+    """
+    return entry.origin == "chat" and not _is_overheard(entry)
 
 
 class Newcomer(StrEnum):

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "an answer beside a turn to each word in a group",
+        before='return entry.origin == "chat" and not _is_overheard(entry)',
+        after='return entry.origin == "chat"',
+        test="test_what_a_group_says_among_itself_waits",
+    ),
+    Mutant(
         "a turn for each message of a burst",
         before="waiting = await self._gather(lease, runner, waiting)",
         after="pass",

@@ -160,6 +160,20 @@ async def test_a_stranger_s_word_neither_stops_nor_joins(agent: Stack, word: str
     assert [(await agent.outcome(each)).status for each in (first, second)] == ["done", "done"]
 
 
+async def test_what_a_group_says_among_itself_waits(agent: Stack) -> None:
+    first = await agent.append("wait", is_shared=True)
+    task = drain(agent, first)
+    await agent.reached(first, "output")
+    group: dict[str, Any] = {"is_shared": True, "chat_kind": "group"}
+    second = await agent.append("answered x", is_addressed=False, **group)
+    third = await agent.append("answered y", is_addressed=True, **group)
+    assert said(await agent.outcome(third)) == "beside: y"
+    go(agent)
+    await task
+
+    assert said(await agent.outcome(second)).startswith("heard answered x")
+
+
 async def test_nothing_overtakes_the_end_of_a_conversation(agent: Stack) -> None:
     first, task = await busy(agent)
     await agent.append("/new")
