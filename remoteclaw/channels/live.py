@@ -15,6 +15,7 @@ from typing import Any
 
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.delivery import Preview, settled
+from remoteclaw.channels.working import ShowsWork, WorkChats
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import (
     AccountRefused,
@@ -79,6 +80,7 @@ class LiveChats:
         tasks: asyncio.TaskGroup,
         *,
         every_s: float,
+        shows_work: ShowsWork | None = None,
     ) -> None:
         self._reader = reader
         self._adapter = adapter
@@ -87,11 +89,19 @@ class LiveChats:
         self._every_s = every_s
         self._turns: dict[str, _Turn] = {}
         """By session."""
+        self._work = (
+            WorkChats(reader, adapter, budget, tasks, shows=shows_work, remove=self.remove_later)
+            if shows_work
+            else None
+        )
         self._ended: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     async def load(self) -> None:
         """Take over the previews that an earlier process has left."""
         for told in await self._reader.previews():
+            if "work" in told and self._work:
+                self._work.take_over(told)
+                continue
             place = Place(told["chat"], told["thread"])
             preview = Preview(place, told["sid"], told["id"], told["since_ms"])
             now = await self._reader.shown(preview.sid)
@@ -104,7 +114,10 @@ class LiveChats:
     async def run(self) -> None:
         """Show turns that run, for ever."""
         async for told in self._reader.live():
-            self._hear(told)
+            if "work" not in told:
+                self._hear(told)
+            elif self._work:
+                self._work.hear(told)
 
     def _hear(self, told: Mapping[str, Any]) -> None:
         try:

@@ -12,9 +12,10 @@ import sys
 from collections.abc import Collection
 from importlib import resources
 from pkgutil import resolve_name
-from typing import cast
+from typing import Literal, cast
 
 from remoteclaw import commands
+from remoteclaw.bridge.activity import shown_of_tools
 from remoteclaw.channels.arrival import Door
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.intake import Intake
@@ -34,6 +35,7 @@ from remoteclaw.errors import (
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
+from remoteclaw.messages import SessionKey
 from remoteclaw.profiles import channel_of
 from remoteclaw.protocols import PlatformAdapter
 
@@ -155,7 +157,14 @@ class _Account:
                 )
                 budget = Budget(self._name)
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(relay(reader, adapter, budget, history_ms=self._history_ms))
+                    relaying = relay(
+                        reader,
+                        adapter,
+                        budget,
+                        history_ms=self._history_ms,
+                        shows_work=self._shows_work,
+                    )
+                    tasks.create_task(relaying)
                     tasks.create_task(Intake(self._door, reader, adapter).run())
                     tasks.create_task(self._tell_of(budget, otherwise=identity.problem))
             finally:
@@ -170,6 +179,10 @@ class _Account:
 
     def _history_ms(self) -> int:
         return self._door.config().record.history_ms
+
+    def _shows_work(self, session: SessionKey) -> Literal["arguments", "names", "off"] | None:
+        channel = self._door.config().channel(self._provider)
+        return shown_of_tools(channel, session) if channel.shows_work else None
 
     async def _tell_of(self, budget: Budget, *, otherwise: str) -> None:
         """Note why replies wait, for as long as they do."""

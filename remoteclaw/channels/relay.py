@@ -16,6 +16,7 @@ from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.cards import has_buttons, in_words
 from remoteclaw.channels.delivery import Delivery, Done, Preview, failure, settled
 from remoteclaw.channels.live import LiveChats
+from remoteclaw.channels.working import ShowsWork
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import LeaseLost, RemoteClawError, Unsupported
 from remoteclaw.fleet.reader import ReplyReader
@@ -54,12 +55,14 @@ async def relay(
     budget: Budget | None = None,
     *,
     history_ms: Callable[[], int] = lambda: 0,
+    shows_work: ShowsWork | None = None,
 ) -> None:
     """Deliver until cancelled.
 
     While another adapter has the claim, nothing is sent. Each reply has its receipt once the
     platform has all of it, or refuses it for good. What was sent to a chat is kept for a while, as
-    `history_ms` says of the moment.
+    `history_ms` says of the moment. Where the platform can edit messages, chats show what works
+    for them as far as `shows_work` says.
     """
     budget = budget or Budget(f"{reader.provider}/{reader.account}")
     while True:
@@ -69,7 +72,9 @@ async def relay(
                 live = None
                 if isinstance(adapter, LiveAdapter):
                     every_s = profile_of(reader.provider).live_every_s
-                    live = LiveChats(reader, adapter, budget, tasks, every_s=every_s)
+                    live = LiveChats(
+                        reader, adapter, budget, tasks, every_s=every_s, shows_work=shows_work
+                    )
                     await live.load()
                     tasks.create_task(live.run())
                 await _Rows(reader, adapter, budget, tasks, live, history_ms).run()

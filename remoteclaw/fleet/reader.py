@@ -23,6 +23,7 @@ from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts, announcements
 from remoteclaw.fleet.history import MOST, History, shortened
 from remoteclaw.fleet.reply import NewerReply, decode_reply
+from remoteclaw.fleet.work import WorkBelow, WorkTrees
 from remoteclaw.host.process import identity, is_alive
 from remoteclaw.messages import Attachment, ChatPlace
 from remoteclaw.protocols import Operation, Reply
@@ -245,6 +246,10 @@ class ReplyReader:
         """Return what is shown of a session's turn; None if none runs."""
         client = self._scripts.client
         return _object(await self._scripts.call(client.get, keys.live(sid), deadline=math.inf))
+
+    async def working(self, sid: str) -> WorkBelow:
+        """Return what works for a session now."""
+        return await WorkTrees(self._scripts).below(sid, recent_ms=0, deadline=math.inf)
 
     async def previews(self) -> list[dict[str, Any]]:
         """Return the previews that stand in chats, as they were noted."""

@@ -41,6 +41,8 @@ class WorkBelow:
     """How many there are besides."""
     at_ms: int
     """When it was so, on Redis' clock."""
+    is_quiet: bool
+    """Whether the session's chat shows nothing but answers."""
 
     @property
     def looks(self) -> tuple[Work, ...]:
@@ -68,14 +70,14 @@ class WorkTrees:
         deadline: float | None = None,
     ) -> WorkBelow:
         """Return what works for a session, and what has ended within `recent_ms`."""
-        at_ms, left_out, host, *found = await self._scripts.run(
+        at_ms, left_out, host, quiet, *found = await self._scripts.run(
             "work",
             keys={"state": keys.state(sid), "children": keys.children(sid)},
             args={"sid": sid, "most": most, "recent_ms": recent_ms},
             deadline=deadline,
         )
         items = tuple(_work(one, host.decode(), int(at_ms)) for one in found)
-        return WorkBelow(items, int(left_out), int(at_ms))
+        return WorkBelow(items, int(left_out), int(at_ms), bool(quiet))
 
     async def follow(self, sid: str) -> AsyncGenerator[WorkBelow, None]:
         """Yield what works for a session, then again when it has changed, once a second at most."""
@@ -115,11 +117,10 @@ class Told:
         if not above:
             return cls()
         top = above[-1]
-        place = {"work": top.sid, "channel_id": top.channel_id, "thread_id": top.thread}
         return cls(
             above=",".join(key.sid for key in above),
             account=keys.live_of(top.provider, top.account),
-            hint=orjson.dumps(place),
+            hint=orjson.dumps({"work": str(top)}),
         )
 
 

@@ -150,7 +150,7 @@ async def test_the_adapter_of_the_chat_is_told_where(stack: Stack) -> None:
     told: Mapping[str, Any] = orjson.loads(await _next(hearing))
     await hearing.aclose()
 
-    assert told == {"work": parent.lease.sid, "channel_id": "chat-1", "thread_id": "t"}
+    assert told == {"work": str(parent.lease.session)}
 
 
 # -- what its agent says --------------------------------------------------------------------------

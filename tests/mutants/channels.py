@@ -4,6 +4,49 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a message of work that stays when nothing works",
+        before="if tree.preview:\n    self._remove(tree.preview)",
+        after="pass",
+        test="test_one_message_says_what_works_until_nothing_does",
+        within="_show",
+    ),
+    Mutant(
+        "a message of work that the next adapter doesn't know",
+        before='about = {"since_ms": tree.preview.since_ms, "work": str(tree.session)}',
+        after='about = {"since_ms": tree.preview.since_ms}',
+        test="test_the_next_adapter_goes_on_with_the_message",
+    ),
+    Mutant(
+        "work that is shown in a chat that is asked too often",
+        before="if is_new and self._budget.is_free(tree.place.chat):",
+        after="if is_new:",
+        test="test_a_busy_chat_goes_without_and_replies_do_not_wait_for_it",
+    ),
+    Mutant(
+        "work that a quiet chat is shown",
+        before="if shown is None or below.is_quiet or not below.items:",
+        after="if shown is None or not below.items:",
+        test="test_a_quiet_chat_is_shown_nothing",
+    ),
+    Mutant(
+        "work that is tried again where the platform refuses it",
+        before="tree.is_hidden = True",
+        after="pass",
+        test="test_a_message_that_the_platform_refuses_is_not_tried_again",
+    ),
+    Mutant(
+        "work that is shown where the configuration says no",
+        before="return shown_of_tools(channel, session) if channel.shows_work else None",
+        after="return shown_of_tools(channel, session)",
+        test="test_a_channel_shows_it_as_its_configuration_says",
+    ),
+    Mutant(
+        "work that is shown with arguments to a group",
+        before="return shown_of_tools(channel, session) if channel.shows_work else None",
+        after='return "arguments" if channel.shows_work else None',
+        test="test_a_channel_shows_it_as_its_configuration_says",
+    ),
+    Mutant(
         "a group in which people stop the agent by the way",
         before="if not incoming.is_for_us: return commands.Taken",
         after="if False: return commands.Taken",

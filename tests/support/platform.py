@@ -31,6 +31,7 @@ from typing import Any
 import orjson
 
 from remoteclaw.channels.relay import relay
+from remoteclaw.channels.working import ShowsWork
 from remoteclaw.errors import (
     AccountRefused,
     PlatformAway,
@@ -121,7 +122,12 @@ class Platform:
 
     @contextlib.asynccontextmanager
     async def served(
-        self, fleet: Fleet, *, only_sends: bool = False, claim_ms: int = CLAIM_MS
+        self,
+        fleet: Fleet,
+        *,
+        only_sends: bool = False,
+        claim_ms: int = CLAIM_MS,
+        shows_work: ShowsWork | None = None,
     ) -> AsyncIterator["asyncio.Task[None]"]:
         """Have an adapter at work, with operations or, if it `only_sends`, without.
 
@@ -133,7 +139,8 @@ class Platform:
             self._provider, self._account, token="the platform's", claim_ms=claim_ms
         )
         assert await reader.claim()
-        task = asyncio.create_task(relay(reader, _Sender(adapter) if only_sends else adapter))
+        shown = _Sender(adapter) if only_sends else adapter
+        task = asyncio.create_task(relay(reader, shown, shows_work=shows_work))
         try:
             yield task
         finally:

@@ -53,6 +53,9 @@ class ChannelConfig(Section):
     activity: Annotated[Literal["arguments", "names", "off"] | None, BY_PEOPLE] = None
     """What is shown of a running tool: its name with a short argument, the name alone, or nothing.
     Without it, `arguments` in direct chats, else `names`."""
+    shows_work: Annotated[bool, BY_PEOPLE] = True
+    """Whether a silent message says what works for a conversation while something does, where the
+    platform can edit messages."""
     reset: Annotated[ResetConfig | None, BY_PEOPLE] = None
     """When conversations end by themselves there; else as `[sessions]` says."""
     attachment_mb: Annotated[int, BY_PEOPLE] = Field(default=20, ge=0, le=20)

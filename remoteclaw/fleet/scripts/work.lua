@@ -1,7 +1,7 @@
 -- Tell what works for a session: what it has started, and what that has, as far as it has not ended long ago.
 -- keys: state, children
 -- args: sid, most, recent_ms
--- → the time, how many are left out, the session's host, and each as: its id, the id of the session that started
+-- → the time, how many are left out, the session's host, something if it is quiet, and each as: its id, the id of the session that started
 --   it, running|waiting or the status of its outcome, when that came, and the fields below; first those that have
 --   not ended, the oldest first, then the others, the newest first
 
@@ -57,7 +57,8 @@ table.sort(found, function(one, other)
 end)
 
 local most = math.min(#found, tonumber(args.most))
-local told = {now, #found - most, redis.call('HGET', keys.state, 'host') or ''}
+local own = redis.call('HMGET', keys.state, 'host', 'is_quiet')
+local told = {now, #found - most, own[1] or '', own[2] or ''}
 for number = 1, most do
   local one = found[number]
   local fields = redis.call('HMGET', one.state, unpack(FIELDS))
