@@ -18,8 +18,9 @@ __all__ = ["agents"]
 def agents(as_json: bool) -> None:
     """List the agent CLIs that are here and in the configuration.
 
-    STEER: whether it takes up messages while it works. COST: whether it tells what a turn cost.
-    DENIED: whether it is told why a permission was denied.
+    STEER: whether it takes up messages while it works. BESIDE: how it answers others meanwhile, on
+    a copy of the conversation or in another one with notes; else messages during a turn wait.
+    COST: whether it tells what a turn cost. DENIED: whether it is told why a permission was denied.
     """
     from remoteclaw.up.agents import installed_clis, rules_problem, tools_problem
 
@@ -32,7 +33,7 @@ def agents(as_json: bool) -> None:
         else:
             echo("No agent CLI is installed, so the demo answers: install one, such as claude.")
         return
-    heads = ("AGENT", "VERSION", "STEER", "COST", "DENIED", "GOES ON", "PROGRAM")
+    heads = ("AGENT", "VERSION", "STEER", "BESIDE", "COST", "DENIED", "GOES ON", "PROGRAM")
     listing(found, as_json=as_json, plain=_plain, heads=heads, row=_row)
     for cli in found:
         if cli.warning:
@@ -51,6 +52,7 @@ def _plain(cli: "InstalledCli") -> dict[str, Any]:
         "version": cli.version,
         "program": cli.program,
         "steers": can.steers,
+        "asides": can.asides or None,
         "reports_cost": can.reports_cost,
         "explains_denial": can.explains_denial,
         "resumes": can.resumes,
@@ -60,6 +62,8 @@ def _plain(cli: "InstalledCli") -> dict[str, Any]:
 
 def _row(cli: "InstalledCli") -> tuple[object, ...]:
     can = cli.capabilities
-    flags = (can.steers, can.reports_cost, can.explains_denial)
-    told = ("yes" if flag else "no" for flag in flags)
-    return cli.name, cli.version, *told, can.resumes, cli.program
+    beside = {"copy": "on a copy", "notes": "with notes", "": "no"}[can.asides]
+    steer, cost, denied = (
+        "yes" if flag else "no" for flag in (can.steers, can.reports_cost, can.explains_denial)
+    )
+    return cli.name, cli.version, steer, beside, cost, denied, can.resumes, cli.program

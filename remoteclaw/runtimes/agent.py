@@ -143,9 +143,12 @@ class CliProcess(ABC, Generic[_M, _T]):
         self._turn: _T | None = None
         self._is_in_turn = False
         """Whether a turn runs or begins: what is not an aside's is the turn's then."""
+        self._turns = 0
         self._is_asked = asyncio.Event()
         self._asides: list[CliAside[_M]] = []
         """The questions beside the turn that wait for an answer."""
+        self._dropped: list[CliAside[_M]] = []
+        """Those for whose answer nobody waits, and that have not ended yet."""
         self.missing_servers: dict[str, str] = {}
         """MCP servers that it could not connect, each with the reason as far as it is known."""
 
@@ -208,9 +211,10 @@ class CliProcess(ABC, Generic[_M, _T]):
         for message in self._messages.take_unread():
             await self._take_between(message)
         self._is_in_turn = True
+        self._turns = number = self._turns + 1
         try:
             if is_command and (problem := await self._problem_of(prompt)):
-                self._leave()
+                self._leave(number)
                 yield TextEvent(problem)
                 yield DoneEvent(AgentRunResult(problem, self.session_id))
                 return
@@ -221,12 +225,15 @@ class CliProcess(ABC, Generic[_M, _T]):
                 async for event in events:
                     if isinstance(event, DoneEvent):
                         self._end(turn)
-                        self._leave()  # the consumer may stop here
+                        self._leave(number)  # the consumer may stop here
                     yield event
         finally:
-            self._leave()
+            self._leave(number)
 
-    def _leave(self) -> None:
+    def _leave(self, number: int) -> None:
+        """End a turn; one that is closed late, when another runs already, has ended before."""
+        if number != self._turns:
+            return
         self._turn = None
         self._is_in_turn = False
         self._is_asked.clear()
@@ -277,6 +284,8 @@ class CliProcess(ABC, Generic[_M, _T]):
             return await self._messages.answer(aside)
         finally:
             self._asides.remove(aside)
+            if not aside.has_ended:
+                self._dropped.append(aside)
             if not aside.is_over:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(STOP_S):
@@ -288,8 +297,10 @@ class CliProcess(ABC, Generic[_M, _T]):
 
     async def _take_beside(self, message: _M) -> bool:
         """Take a message of an aside."""
-        for aside in tuple(self._asides):
+        for aside in (*self._asides, *self._dropped):
             if await aside.take(message):
+                if aside.has_ended and aside in self._dropped:
+                    self._dropped.remove(aside)
                 return True
         return False
 
@@ -305,5 +316,6 @@ class CliProcess(ABC, Generic[_M, _T]):
         return True
 
     def _lose_asides(self, why: str) -> None:
+        self._dropped.clear()
         for aside in self._asides:
             aside.fail(why)

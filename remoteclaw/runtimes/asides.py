@@ -23,6 +23,8 @@ class CliAside(ABC, Generic[_M]):
 
     def __init__(self) -> None:
         self._answer: str | AsideFailed | None = None
+        self.has_ended = False
+        """Whether the CLI says nothing more of it, though nobody may wait for that any more."""
 
     @property
     def is_over(self) -> bool:

@@ -37,6 +37,7 @@ class ClaudeAside(CliAside[dict[str, Any]]):
         response = mapping(message.get("response"))
         if message.get("type") != "control_response" or response.get("request_id") != self._id:
             return False
+        self.has_ended = True
         answered = mapping(response.get("response"))
         answer = text(answered.get("response"))
         is_of_model = response.get("subtype") == "success" and not answered.get("synthetic")

@@ -6,41 +6,34 @@ No file of the user's is edited: tools, system prompt and permissions are the th
 import asyncio
 import base64
 import hashlib
-import json
 import logging
-import os
-import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
-from remoteclaw.messages import Image, McpServerConfig
+from remoteclaw.messages import Image
 from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.agent import CliProcess
-from remoteclaw.runtimes.base import BaseRuntime, inherit, parted, server_environment, with_point
+from remoteclaw.runtimes.base import BaseRuntime, inherit, parted, with_point
+from remoteclaw.runtimes.codex_aside import CodexAside
+from remoteclaw.runtimes.codex_thread import (
+    APPROVAL,
+    INSTRUCTIONS,
+    MCP_START_S,
+    aside_of,
+    limits_of,
+    own_settings,
+    servers_of,
+    thread_of,
+    trust_of,
+)
 from remoteclaw.runtimes.codex_turn import CodexTurn, deny, tokens_of
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import mapping, text
 
 __all__ = ["CodexProcess", "CodexRuntime"]
 
-#: The longest wait for codex' MCP servers, ours and codex' own for each, in seconds.
-MCP_START_S = 30
-#: The longest time that it waits for a tool, in seconds: one of ours may wait for another agent.
-MCP_CALL_S = 300
-
-#: For each of our permissions, when codex asks for one, and its sandbox.
-_POLICIES = {
-    "auto": ("never", "danger-full-access"),
-    "ask": ("untrusted", "workspace-write"),
-    "edits": ("untrusted", "workspace-write"),
-    "deny": ("untrusted", "read-only"),
-}
-#: The setting for tools of a server. Without it, codex believes what a tool says of itself, such as
-#: that it only reads.
-APPROVAL = "default_tools_approval_mode"
 #: The variables that codex withholds from its commands.
 _KEYS = '["OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"]'
 #: The message to a resumed thread, which keeps its first system prompt.
@@ -61,6 +54,7 @@ class CodexRuntime(BaseRuntime):
         explains_denial=False,
         forks=True,
         has_points=True,
+        asides="copy",
         rules=frozenset(("Bash", "Edit", "mcp")),
         tested="0.169.0",
     )
@@ -87,11 +81,11 @@ class CodexRuntime(BaseRuntime):
             "features.multi_agent=false",
             # Its model is offered the tool anyway, and told that it is for another mode.
             "features.default_mode_request_user_input=true",
-            _trust(spec),
+            trust_of(spec),
         ]
         if not spec.trust_workspace:
             options.append("project_doc_max_bytes=0")  # the workspace's AGENTS.md
-        for name, own in sorted(_own_servers(spec.env).items()):
+        for name, own in sorted(servers_of(own_settings(spec.env)).items()):
             if name in spec.mcp_servers:
                 continue  # ours replaces it
             if not spec.inherit_mcp:
@@ -112,7 +106,13 @@ class CodexRuntime(BaseRuntime):
         readable = (Path(spec.workspace), run_dir / FILES) if may_look else ()
         # Codex uses these without a request; under "deny", it asks us.
         unasked = frozenset(spec.unasked_servers)
-        return CodexProcess(pipes, readable=readable, unasked=unasked, limits=_limits(spec))
+        return CodexProcess(
+            pipes,
+            readable=readable,
+            unasked=unasked,
+            limits=limits_of(spec),
+            aside=aside_of(spec, run_dir),
+        )
 
 
 class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
@@ -127,17 +127,20 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         readable: tuple[Path, ...],
         unasked: frozenset[str],
         limits: Mapping[str, Any],
+        aside: Mapping[str, Any],
     ) -> None:
         """It may read in the `readable` directories, the first of which is its workspace.
 
         It uses the tools of the `unasked` servers without a request. `limits` hold in each turn in
-        the place of the thread's own.
+        the place of the thread's own. `aside` is what the thread of a question beside a turn is
+        like.
         """
         self._limits = limits
         self._peer = RpcPeer(pipes, version=None)
         super().__init__(pipes, self._peer)
         self._readable = readable
         self._unasked = unasked
+        self._aside = dict(aside)
         self._thread = ""
         self._account = 0
         """The id of the request about the sign-in."""
@@ -173,7 +176,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         )
         await self._peer.notify("initialized")
         self._account = await self._peer.request("account/read", {"refreshToken": False})
-        params = _thread(spec, run_dir)
+        params = thread_of(spec, run_dir)
         known = ""
         if session_id:
             params |= {"threadId": session_id, "excludeTurns": True}
@@ -183,7 +186,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
             way = "thread/fork" if fork else "thread/resume"
             second = await self._peer.request(way, params)
         else:
-            params["developerInstructions"] = spec.system_prompt
+            params[INSTRUCTIONS] = spec.system_prompt
             second = await self._peer.request("thread/start", params)
         waiting = {first, second, *spec.mcp_servers}
         while second in waiting:
@@ -225,6 +228,8 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         elif message.id in waiting:
             waiting.discard(message.id)
             self._thread = text(mapping(message.result.get("thread")).get("id")) or self._thread
+            if model := text(message.result.get("model")):  # else a copy has codex' own choice
+                self._aside["model"] = model
 
     async def _instruct(self, system_prompt: str) -> None:
         """Tell a resumed thread our system prompt: it began with another one, or was told one."""
@@ -239,6 +244,8 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
             "point": self._point,
             "last_id": self._peer.last_id,
             "used": self._used,
+            # With keys of MCP servers; only the holder's memory has it.
+            "aside": self._aside,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -248,6 +255,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         self._point = state["point"]
         self._peer.last_id = state["last_id"]
         self._used = dict(state["used"])
+        self._aside = dict(state["aside"])
 
     def _is_request(self, message: RpcMessage) -> bool:
         return message.is_request
@@ -275,6 +283,14 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
             unasked=self._unasked,
         )
 
+    def _new_aside(self) -> CodexAside:
+        if not self._point:  # nothing is finished: there is nothing to copy
+            return CodexAside(self._peer, "thread/start", self._aside)
+        # The copy's instructions are those of the thread.
+        copied = {"threadId": self._thread, "lastTurnId": self._point, "excludeTurns": True}
+        params = {name: value for name, value in self._aside.items() if name != INSTRUCTIONS}
+        return CodexAside(self._peer, "thread/fork", {**params, **copied})
+
     def _end(self, turn: CodexTurn) -> None:
         self._used = turn.used
         self._point = turn.point or self._point
@@ -286,74 +302,3 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
             data = base64.b64encode(image.data).decode()
             parts.append({"type": "image", "url": f"data:{image.mime_type};base64,{data}"})
         return parts
-
-
-def _thread(spec: AgentSpec, run_dir: Path) -> dict[str, Any]:
-    """Return what a thread of this spec is like."""
-    policy, sandbox = _POLICIES[spec.permissions]
-    servers = {
-        f"mcp_servers.{name}": _server(server, run_dir, asks=name not in spec.unasked_servers)
-        for name, server in spec.mcp_servers.items()
-    }
-    model = {"model": spec.model} if spec.model else {}
-    return {
-        "cwd": spec.workspace,
-        "approvalPolicy": policy,
-        "sandbox": sandbox,
-        "config": servers,
-        **model,
-    }
-
-
-def _limits(spec: AgentSpec) -> dict[str, Any]:
-    """Return what a branch's turns say of permissions: its thread is started as its parent's is.
-
-    Without its parent's sandbox, a parent under "auto" would have another tool for the web, and so
-    another prefix: its branch is asked alone, and refused.
-    """
-    if not spec.only_reads and spec.conduct == spec.permissions:
-        return {}
-    sandbox = {} if spec.permissions == "auto" else {"sandboxPolicy": {"type": "readOnly"}}
-    return {"approvalPolicy": "untrusted", **sandbox}
-
-
-def _trust(spec: AgentSpec) -> str:
-    """Return the option that says whether codex obeys the workspace's own configuration.
-
-    Unless it is said, codex trusts the workspace of a thread that may write, for good: it writes
-    that into the user's configuration, and starts what `.codex/config.toml` there names.
-    """
-    level = "trusted" if spec.trust_workspace else "untrusted"
-    names = {spec.workspace, os.path.realpath(spec.workspace)}
-    if not spec.trust_workspace:  # the root of its repository may have been trusted before
-        names |= {str(parent) for name in names for parent in Path(name).parents}
-    names_in_toml = (json.dumps(name, ensure_ascii=False) for name in sorted(names))
-    projects = (f'{name}={{trust_level="{level}"}}' for name in names_in_toml)
-    return f"projects={{{','.join(projects)}}}"
-
-
-def _own_servers(env: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the MCP servers of codex' own configuration, by name: nothing takes them all out.
-
-    Codex itself starts with no file that can't be read here.
-    """
-    home = Path(env.get("CODEX_HOME") or Path(env.get("HOME") or "~", ".codex")).expanduser()
-    try:
-        settings = tomllib.loads((home / "config.toml").read_text())
-    except (OSError, ValueError):
-        return {}
-    servers = mapping(settings.get("mcp_servers")).items()
-    return {name: mapping(server) for name, server in servers if re.fullmatch(r"[\w-]+", name)}
-
-
-def _server(server: McpServerConfig, run_dir: Path, *, asks: bool) -> dict[str, Any]:
-    """Return an MCP server as codex wants it described."""
-    common: dict[str, Any] = {
-        "startup_timeout_sec": MCP_START_S,
-        "tool_timeout_sec": MCP_CALL_S,
-        APPROVAL: "prompt" if asks else "approve",
-    }
-    if server.url is not None:
-        return {"url": server.url, "http_headers": server.headers, **common}
-    env = server_environment(server, run_dir)
-    return {"command": server.command, "args": list(server.args), "env": env, **common}

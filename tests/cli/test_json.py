@@ -35,7 +35,7 @@ FACTS = {
     "send hello": "reference status reply files error usage duplicate",
     "status": "workers hints gateway has_sweeper busy_sessions sessions memory_problem "
     "dead_letters",
-    "agents": "name version program steers reports_cost explains_denial resumes warning",
+    "agents": "name version program steers asides reports_cost explains_denial resumes warning",
     "doctor": "subject ok text",
     "usage": f"agent {USAGE}",
     "token list": "id name scope created_ms expires_ms is_expired",

@@ -1,9 +1,11 @@
-"""Questions beside a turn, with a program that speaks claude's lines: who hears what, and when."""
+"""Questions beside a turn, with programs that speak a CLI's lines: who hears what, and when."""
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,10 @@ from remoteclaw.errors import AsideFailed
 from remoteclaw.events import AgentEvent, DoneEvent, PermissionEvent, TextEvent
 from remoteclaw.protocols import AgentProcess
 from remoteclaw.runtimes import asides as asides_module
+from remoteclaw.runtimes.codex_thread import aside_of
 from remoteclaw.session.agent import AgentKeeper
-from tests.support.bridges import agent_process, claude_script
+from tests.support.bridges import agent_process, claude_script, script
+from tests.support.recording import spec_of
 from tests.support.waiting import HANG_S, eventually
 
 #: What such a program does about a question beside the turn.
@@ -246,6 +250,151 @@ async def test_what_claude_says_in_the_model_s_place_is_no_answer(
         with pytest.raises(AsideFailed, match=r"^No answer beside the turn: claude says .*\w"):
             await process.aside("?")
         assert await spoken_after(turn, "a") == "a"
+
+
+# -- one turn after the other ---------------------------------------------------------------------
+
+
+async def test_a_turn_that_is_closed_late_takes_nothing_from_the_next(
+    home: Home, directory: Path
+) -> None:
+    """Its listener has heard the end of it, and let go of it when another one ran already."""
+    body = (
+        "echo(heard()); result('')\n"
+        "echo(heard()); delta('b'); asked = question(); delta('c'); tell(asked, 'beside')\n"
+        "result('bc'); heard()\n"
+    )
+    async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
+        before = process.turn("one")
+        assert isinstance(await first(before), DoneEvent)
+        turn = process.turn("two")
+        assert await first(turn) == TextEvent("b")
+        await before.aclose()
+        assert await process.aside("?") == "beside"
+        assert await spoken_after(turn, "b") == "bc"
+
+
+# -- codex ----------------------------------------------------------------------------------------
+
+#: A program that speaks codex' lines; `asked` returns the next request of ours of a method.
+CODEX = """
+def asked(method):
+    for line in sys.stdin:
+        message = json.loads(line)
+        with open('asked', 'a') as file: file.write(line)
+        if message.get('method') == method: return message
+        if message.get('method') in ('initialize', 'account/read'): answer(message)
+    sys.exit()
+def answer(message, **result): say(id=message['id'], result=result)
+def tell(method, thread, **params): say(method=method, params=dict(threadId=thread, **params))
+def item(kind, thread, event='completed', **fields):
+    tell('item/' + event, thread, item=dict(type=kind, id='i', **fields))
+def end(thread, turn, status='completed'):
+    tell('turn/completed', thread, turn=dict(id=turn, status=status))
+answer(asked('thread/start'), thread=dict(id='main'), model='m-1')
+first = asked('turn/start'); answer(first, turn=dict(id='t1')); end('main', 't1')
+def running():
+    answer(asked('turn/start'), turn=dict(id='t2')); item('agentMessage', 'main', text='a')
+def copied():
+    answer(asked('thread/fork'), thread=dict(id='copy')); return asked('turn/start')
+"""
+
+
+def codex(
+    home: Home, directory: Path, body: str, **spec: Any
+) -> contextlib.AbstractAsyncContextManager[tuple[AgentProcess, AgentKeeper]]:
+    """Have a program that speaks codex' lines as `body` says, behind a finished turn."""
+    return agent_process(home, "codex", command=script(directory, CODEX + body), **spec)
+
+
+def requests(home: Home, method: str) -> list[dict[str, Any]]:
+    """Return what codex was asked so."""
+    asked = map(json.loads, (home.path / "work" / "asked").read_text().splitlines())
+    return [each["params"] for each in asked if each.get("method") == method]
+
+
+async def test_codex_is_asked_in_a_copy_that_it_forgets(home: Home, directory: Path) -> None:
+    """With the thread's model, which the copy would not have by itself; and with no rights."""
+    body = (
+        "running(); asking = copied(); item('reasoning', 'copy', 'started')\n"
+        "answer(asking, turn=dict(id='t3')); item('agentMessage', 'copy', text='beside')\n"
+        "item('agentMessage', 'main', text='b'); end('copy', 't3')\n"
+        "asked('thread/unsubscribe'); end('main', 't2'); asked('nothing')\n"
+    )
+    async with codex(home, directory, body, permissions="auto") as (process, _):
+        async with asyncio.timeout(HANG_S):
+            await spoken(process.turn("one"))
+            turn = process.turn("two")
+            assert await first(turn) == TextEvent("a")
+            assert await process.aside("?") == "beside"
+            assert await spoken_after(turn, "a") == "a\n\nb"
+            assert process.parked_state() is not None
+    (fork,) = requests(home, "thread/fork")
+    assert (fork["threadId"], fork["lastTurnId"], fork["model"]) == ("main", "t1", "m-1")
+    assert (fork["sandbox"], fork["approvalPolicy"]) == ("read-only", "untrusted")
+    assert requests(home, "thread/unsubscribe") == [{"threadId": "copy"}]
+
+
+@pytest.mark.parametrize("kind", ["webSearch", "imageView", "commandExecution", "unheardOf"])
+async def test_what_codex_begins_without_a_request_is_no_answer(
+    home: Home, directory: Path, kind: str
+) -> None:
+    """It is stopped at once, and what it says behind it is nobody's."""
+    body = (
+        "running(); answer(copied(), turn=dict(id='t3'))\n"
+        f"item('agentMessage', 'copy', text='let me see'); item({kind!r}, 'copy', 'started')\n"
+        "asked('turn/interrupt'); item('agentMessage', 'copy', text='found'); end('copy', 't3')\n"
+        "asked('thread/unsubscribe'); end('main', 't2'); asked('nothing')\n"
+    )
+    async with codex(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
+        await spoken(process.turn("one"))
+        turn = process.turn("two")
+        await first(turn)
+        with pytest.raises(AsideFailed, match="began to use a tool"):
+            await process.aside("?")
+        assert await spoken_after(turn, "a") == "a"
+    assert requests(home, "turn/interrupt") == [{"threadId": "copy", "turnId": "t3"}]
+
+
+async def test_a_question_of_codex_that_is_given_up_early_is_stopped_when_it_begins(
+    home: Home, directory: Path
+) -> None:
+    """Codex has not said yet which turn it is; the model would work for nobody."""
+    body = (
+        "running(); asking = copied()\n"
+        "while not os.path.exists('go'): time.sleep(0.005)\n"
+        "answer(asking, turn=dict(id='t3')); asked('turn/interrupt')\n"
+        "end('copy', 't3', 'interrupted'); asked('thread/unsubscribe')\n"
+        "end('main', 't2'); asked('nothing')\n"
+    )
+    async with codex(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
+        await spoken(process.turn("one"))
+        turn = process.turn("two")
+        await first(turn)
+        asking = asyncio.create_task(process.aside("?"))
+        await eventually(lambda: len(requests(home, "turn/start")) == 3)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        (home.path / "work" / "go").touch()
+        assert await spoken_after(turn, "a") == "a"
+
+
+async def test_a_server_whose_tools_need_no_permission_is_left_out_of_codex_questions(
+    home: Home, directory: Path
+) -> None:
+    """In codex' own configuration a tool can have an approval of its own."""
+    settings = directory / "user" / ".codex"
+    settings.mkdir()
+    (settings / "config.toml").write_text(
+        '[mcp_servers.free.tools.x]\napproval_mode = "approve"\n[mcp_servers.other]\ncommand="x"\n'
+    )
+    spec = spec_of("codex", env={"HOME": str(directory / "user")})
+    config = aside_of(spec, directory)["config"]
+    assert config == {
+        "mcp_servers.free.enabled": False,
+        "mcp_servers.other.default_tools_approval_mode": "prompt",
+    }
 
 
 async def test_an_agent_that_can_not_answer_beside_says_so(home: Home) -> None:

@@ -28,7 +28,8 @@ def asked(model: ModelServerProcess, text: str) -> dict[str, Any]:
 def added(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the messages that a request has beyond an earlier one, and nothing else differs.
 
-    Only the marks of what is to be cached (`cache_control`) may move: they are no part of it.
+    Only the marks of what is to be cached (`cache_control`) may move, and the ids of codex' own
+    instructions differ: they are no part of it.
     """
     (name,) = (name for name in _CONVERSATIONS if name in before)
     old, new = _unmarked(before), _unmarked(after)
@@ -43,5 +44,6 @@ def added(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]
 
 def _unmarked(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _unmarked(part) for name, part in value.items() if name != "cache_control"}
+        left_out = {"cache_control", *(["id"] if value.get("role") == "developer" else [])}
+        return {name: _unmarked(part) for name, part in value.items() if name not in left_out}
     return [_unmarked(part) for part in value] if isinstance(value, list) else value

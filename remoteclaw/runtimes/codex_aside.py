@@ -1,0 +1,105 @@
+"""Questions beside codex' turn: each is asked in an ephemeral copy of the thread.
+
+The copy has the thread's tools, so that the provider reads the prompt from its cache. It may use
+none of them: an attempt is refused, and then there is no answer.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from remoteclaw.runtimes.asides import CliAside
+from remoteclaw.runtimes.codex_turn import deny
+from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
+from remoteclaw.runtimes.wire import mapping, text
+
+__all__ = ["CodexAside"]
+
+#: The items of a turn in which no tool is used.
+_WORDS = frozenset(("userMessage", "agentMessage", "reasoning", "contextCompaction"))
+
+
+class CodexAside(CliAside[RpcMessage]):
+    """One question, in a thread of its own that is closed behind it."""
+
+    def __init__(self, peer: RpcPeer, method: str, thread: Mapping[str, Any]) -> None:
+        """`method` and `thread` are the request that makes its thread."""
+        super().__init__()
+        self._peer = peer
+        self._method, self._params = method, thread
+        self._request = peer.reserve()
+        """The id of the request that is not answered yet: for the thread, then for the turn."""
+        self._prompt = self._thread = self._turn = ""
+        self._is_stopped = False
+        self._said: list[str] = []
+
+    async def ask(self, prompt: str) -> None:
+        """Have the thread made; the question follows when it is there."""
+        self._prompt = prompt
+        await self._peer.request(self._method, self._params, self._request)
+
+    async def take(self, message: RpcMessage) -> bool:
+        """Take a message of its thread, or the answer to a request about that."""
+        if not message.method and message.id == self._request:
+            await self._take_answer(message)
+            return True
+        if not self._thread or message.params.get("threadId") != self._thread:
+            return False
+        params = message.params
+        item = mapping(params.get("item"))
+        if message.is_request:
+            await deny(self._peer, message)
+            await self._refuse("asked to use a tool")
+        elif message.method == "item/started" and text(item.get("type")) not in _WORDS:
+            await self._refuse("began to use a tool")
+        elif message.method == "item/completed" and item.get("type") == "agentMessage":
+            self._said.append(text(item.get("text")))
+        elif message.method == "turn/completed":
+            await self._end(mapping(params.get("turn")))
+        return True
+
+    async def _take_answer(self, message: RpcMessage) -> None:
+        if message.error:
+            self.fail(f"codex says {str(message.error).rstrip('.')}")
+            await self._close()
+        elif self._thread:
+            self._turn = text(mapping(message.result.get("turn")).get("id"))
+            if self._is_stopped:
+                await self._interrupt()
+        else:
+            self._thread = text(mapping(message.result.get("thread")).get("id"))
+            if self._is_stopped:
+                self.fail("it was given up")
+                await self._close()
+                return
+            asked = [{"type": "text", "text": self._prompt, "text_elements": []}]
+            self._request = self._peer.reserve()
+            params = {"threadId": self._thread, "input": asked}
+            await self._peer.request("turn/start", params, self._request)
+
+    async def _refuse(self, why: str) -> None:
+        self.fail(f"the agent {why}")
+        await self.stop()
+
+    async def _end(self, turn: Mapping[str, Any]) -> None:
+        answer = "\n\n".join(filter(None, self._said))
+        if turn.get("status") == "completed" and answer:
+            self.tell(answer)
+        why = text(mapping(turn.get("error")).get("message")) or "nothing"
+        self.fail(f"codex says {why.rstrip('.')}")
+        await self._close()
+
+    async def stop(self) -> None:
+        """Stop the turn, at once or as soon as it has begun."""
+        self._is_stopped = True
+        await self._interrupt()
+
+    async def _interrupt(self) -> None:
+        if self._turn:
+            params = {"threadId": self._thread, "turnId": self._turn}
+            await self._peer.request("turn/interrupt", params)
+
+    async def _close(self) -> None:
+        """Have codex forget the thread, and end its MCP servers."""
+        self.has_ended = True
+        if self._thread:
+            await self._peer.request("thread/unsubscribe", {"threadId": self._thread})

@@ -1,0 +1,282 @@
+"""Questions beside a running turn, tried with the real CLIs and a scripted model behind them."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from remoteclaw.config.home import Home
+from remoteclaw.errors import AsideFailed
+from remoteclaw.events import AgentEvent, DoneEvent, PermissionEvent, ToolUseEvent
+from remoteclaw.messages import McpServerConfig
+from remoteclaw.protocols import AgentProcess, Decision
+from remoteclaw.runtimes import CLIS, create_cli_runtime
+from tests.conftest import required
+from tests.support.agents import ROOT, AgentCli, ModelServerProcess
+from tests.support.bridges import agent_process
+from tests.support.prefixes import added, asked
+from tests.support.waiting import HANG_S, eventually
+
+ASIDING = [name for name in CLIS if create_cli_runtime(name).capabilities.asides]
+#: Those that are asked on a copy of the conversation.
+COPYING = [name for name in ASIDING if create_cli_runtime(name).capabilities.asides == "copy"]
+PROBE = McpServerConfig(
+    command=sys.executable, args=("-m", "tests.support.mcp_server"), env={"PYTHONPATH": str(ROOT)}
+)
+
+
+class Open(Protocol):
+    def __call__(self, **options: Any) -> AbstractAsyncContextManager[AgentProcess]: ...
+
+
+@pytest.fixture(params=ASIDING)
+def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> AgentCli:
+    """Each of the CLIs that answer beside their work."""
+    return required(request.param, model_server)
+
+
+@pytest.fixture
+def opened(cli: AgentCli, home: Home) -> Open:
+    """A function that starts the CLI, which may do anything unless it is told otherwise."""
+
+    @contextlib.asynccontextmanager
+    async def open_(**options: Any) -> AsyncIterator[AgentProcess]:
+        env = {**create_cli_runtime(cli.name).environment(os.environ), **cli.env}
+        given = {"command": cli.command, "env": env, "model": cli.model_name, **options}
+        given = {"permissions": "auto", "system_prompt": "You are RemoteClaw.", **given}
+        async with asyncio.timeout(2 * HANG_S), agent_process(home, cli.name, **given) as (one, _):
+            yield one
+
+    return open_
+
+
+def word(text: str) -> str:
+    """Return a text that no other request has."""
+    return f"{text}-{uuid.uuid4().hex[:8]}"
+
+
+async def said(events: AsyncGenerator[AgentEvent, None]) -> str:
+    """Return what a turn says, to its end."""
+    async for event in events:
+        if isinstance(event, DoneEvent):
+            assert not event.result.aborted
+            return event.result.text
+    raise AssertionError("the turn has no end")
+
+
+class Busy:
+    """A turn in the middle of a tool, until it is told to go on."""
+
+    def __init__(self, process: AgentProcess, directory: Path) -> None:
+        self._go = directory / word("go")
+        began = directory / word("began")
+        wait = f"touch '{began}'; until test -e '{self._go}'; do sleep 0.05; done; echo worked"
+        self.task = asyncio.create_task(self._run(process, f"SHELL:{wait}"))
+        self._began = began
+        self._uses = 0
+
+    async def _run(self, process: AgentProcess, prompt: str) -> DoneEvent:
+        async for event in process.turn(prompt):
+            self._uses += isinstance(event, ToolUseEvent)
+            if isinstance(event, PermissionEvent):
+                await process.answer(event.id, Decision("allow"))
+            if isinstance(event, DoneEvent):
+                assert self._uses == 1
+                return event
+        raise AssertionError("the turn has no end")
+
+    async def begun(self) -> None:
+        """Wait until the tool runs, and the turn has said so."""
+        await eventually(lambda: self._began.exists() and self._uses)
+
+    async def __aenter__(self) -> "Busy":
+        await self.begun()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._go.touch()
+        if exc[0] is None:
+            await self.end()
+
+    async def end(self) -> None:
+        """Have the turn end as it would without anything beside it."""
+        self._go.touch()
+        done = await self.task
+        assert done.result.text.startswith("DONE")
+        assert "worked" in done.result.text
+        assert not done.ends_agent
+
+
+# -- what it is asked of --------------------------------------------------------------------------
+
+
+async def test_questions_are_answered_while_a_tool_runs(
+    opened: Open, cli: AgentCli, directory: Path
+) -> None:
+    """Several at once; nothing of them is in the turn, in the next one, or on the disk."""
+    async with opened() as process:
+        colour = word("green")
+        assert await said(process.turn(f"my colour is {colour} SAY:noted")) == "noted"
+        words = [word("beside") for _ in range(3)]
+        async with Busy(process, directory):
+            answers = await asyncio.gather(*(process.aside(f"SAY:{each}") for each in words))
+            assert [answer.strip() for answer in answers] == words
+            if create_cli_runtime(cli.name).capabilities.asides == "copy":
+                assert colour in await process.aside("RECALL")
+        recalled = await said(process.turn("RECALL"))
+        assert colour in recalled
+        assert process.parked_state() is not None
+        kept = [file for file in (directory / "user").rglob("*") if file.is_file()]
+        for each in words:
+            assert each not in recalled
+            assert not [file for file in kept if each.encode() in file.read_bytes()]
+
+
+async def test_a_question_has_the_prefix_of_its_conversation(
+    opened: Open, cli: AgentCli, directory: Path
+) -> None:
+    """The provider reads tools, instructions and all finished turns from its cache."""
+    if cli.name not in COPYING:
+        pytest.skip(f"{cli.name} has no copies")
+    async with opened(mcp_servers={"probe": PROBE}) as process:
+        await said(process.turn("SAY:one"))
+        second, beside = word("second"), word("beside")
+        await said(process.turn(f"{second} SAY:two"))
+        async with Busy(process, directory):
+            await process.aside(f"{beside} SAY:three")
+        new = added(asked(cli.model, second), asked(cli.model, beside))
+    # Codex tells the copy of its sandbox before it asks.
+    assert new[0]["role"] == "assistant"
+    assert {message["role"] for message in new[1:]} <= {"developer", "user"}
+    assert beside in str(new[-1])
+
+
+async def test_a_question_in_a_first_turn_is_answered_from_itself(
+    opened: Open, directory: Path
+) -> None:
+    async with opened() as process:
+        async with Busy(process, directory):
+            assert (await process.aside("SAY:beside")).strip() == "beside"
+        assert "beside" not in await said(process.turn("RECALL"))
+
+
+async def test_a_question_is_no_command_and_reads_no_file(
+    opened: Open, cli: AgentCli, directory: Path
+) -> None:
+    secret = directory / "secret.txt"
+    secret.write_text("TOP-SECRET-4711")
+    async with opened() as process:
+        await said(process.turn("SAY:one"))
+        async with Busy(process, directory):
+            for text in (f"@{secret}", "/help", "!ls", "-p"):
+                said_ = word("beside")
+                assert (await process.aside(f"{text} SAY:{said_}")).strip() == said_
+                assert text in cli.model.bodies()
+    assert "TOP-SECRET" not in cli.model.bodies()
+
+
+# -- when -----------------------------------------------------------------------------------------
+
+
+async def test_a_question_is_answered_while_a_permission_is_open(opened: Open) -> None:
+    async with opened(permissions="ask") as process:
+        await said(process.turn("SAY:one"))
+        turn = process.turn("SHELL:touch made-by-the-turn")
+        async for event in turn:
+            if isinstance(event, PermissionEvent):
+                assert (await process.aside("SAY:beside")).strip() == "beside"
+                await process.answer(event.id, Decision("deny", "no"))
+            last = event
+        assert isinstance(last, DoneEvent)
+        assert "beside" not in last.result.text
+
+
+async def test_a_question_outlives_the_stop_of_its_turn(
+    opened: Open, cli: AgentCli, directory: Path
+) -> None:
+    async with opened() as process:
+        await said(process.turn("SAY:one"))
+        beside = word("beside")
+        busy = Busy(process, directory)
+        await busy.begun()
+        asking = asyncio.create_task(process.aside(f"SLEEP:1 SAY:{beside}"))
+        await eventually(lambda: beside in cli.model.bodies())
+        await process.interrupt()
+        assert (await busy.task).result.aborted
+        assert (await asking).strip() == beside
+        assert await said(process.turn("SAY:again")) == "again"
+
+
+# -- no tool --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sentence", ["", "SAY:let me see\n"], ids=["bare", "after a sentence"])
+async def test_no_tool_runs_for_a_question(opened: Open, directory: Path, sentence: str) -> None:
+    """Whatever the agent may do: there is no answer, or what was said before the attempt."""
+    made = directory / "made"
+    async with opened() as process:
+        await said(process.turn("SAY:one"))
+        async with Busy(process, directory):
+            for tool in (f"SHELL:touch '{made}'", f"SHELL:echo x > '{made}'"):
+                try:
+                    answer = await process.aside(f"{sentence}{tool}")
+                except AsideFailed:
+                    continue
+                assert answer == "let me see"
+                assert sentence
+        assert await said(process.turn("SAY:again")) == "again"
+    assert not made.exists()
+
+
+async def test_no_tool_of_a_server_runs_for_a_question(
+    opened: Open, cli: AgentCli, directory: Path
+) -> None:
+    """Also of one whose tools need no permission in a turn."""
+    never = word("never")
+    async with opened(mcp_servers={"probe": PROBE}) as process:
+        call = f'TOOL:echo:{{"text": "{never}"}}'
+        async with Busy(process, directory):
+            with pytest.raises(AsideFailed):
+                await process.aside(call)
+    assert f"echo: {never}" not in cli.model.bodies()
+
+
+# -- no answer ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "failure", ["HTTP:401", "HTTP:429", "HTTP:529", "HTTP:400:context", "DROP", "OVERLOADED"]
+)
+async def test_a_model_that_fails_answers_no_question(
+    opened: Open, directory: Path, failure: str
+) -> None:
+    async with opened() as process:
+        await said(process.turn("SAY:one"))
+        async with Busy(process, directory):
+            with pytest.raises(AsideFailed):
+                await process.aside(failure)
+        assert await said(process.turn("SAY:again")) == "again"
+
+
+async def test_a_question_that_is_given_up_leaves_its_turn_alone(
+    opened: Open, cli: AgentCli, directory: Path
+) -> None:
+    """The model is silent, and whoever asked has waited for long enough."""
+    async with opened() as process:
+        await said(process.turn("SAY:one"))
+        silent = word("silent")
+        async with Busy(process, directory):
+            asking = asyncio.create_task(process.aside(f"{silent} SLEEP:600"))
+            await eventually(lambda: silent in cli.model.bodies())
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        assert await said(process.turn("SAY:again")) == "again"
+        assert process.parked_state() is not None
