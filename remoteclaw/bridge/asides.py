@@ -28,8 +28,11 @@ INSTRUCTIONS = (
     "[[work:{key}]]: it concerns the running work, which gets the message; a text before it is "
     "sent at once. "
     "[[stop:{key}]]: the running work is to stop. "
-    "[[later:{key}]]: it needs tools or long thought, and is answered when the running work is "
-    "done."
+    "[[branch:{key}]]: it needs something to be looked up, in files or on the web, and nothing to "
+    "be changed: it gets a turn of its own now, on a copy of this conversation; a text before it "
+    "is sent at once. "
+    "[[later:{key}]]: it needs more than that, or what comes of the running work, and is answered "
+    "when that is done."
 )
 #: How much is shown of the messages that the turn is about and of those that wait, in characters,
 #: and of what the agent has said.

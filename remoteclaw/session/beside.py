@@ -23,7 +23,15 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.turn import RecordAppend
 from remoteclaw.host.logs import frames_of
-from remoteclaw.messages import AsideVerdict, Entry, Turn, people_of, person, stream_order
+from remoteclaw.messages import (
+    AsideVerdict,
+    Entry,
+    ReplyPayload,
+    Turn,
+    people_of,
+    person,
+    stream_order,
+)
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.permission import Permissions
@@ -31,6 +39,7 @@ from remoteclaw.session.queue import Newcomer, asks_beside, newcomer
 from remoteclaw.session.record import lines_of_aside
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.steering import Steering
+from remoteclaw.tasks.branches import move_to_branch
 from remoteclaw.tasks.entries import in_outcome
 
 __all__ = ["Beside"]
@@ -42,6 +51,8 @@ MOST_ASIDES = 20
 SETTLE_S = 10.0
 #: The words about what is said beside a turn.
 ORIGIN = "beside"
+#: What the person reads whose message is answered by a branch, unless the agent has said it.
+ON_IT = "On it, beside the other work."
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +108,7 @@ class Beside:
         self._has_news.set()
 
     async def settle(self, *, within_s: float = SETTLE_S) -> int:
-        """Take nothing more, and end what is open; return how many entries were answered.
+        """Take nothing more, and end what is open; return how many entries wait here no more.
 
         What has no answer within that time waits. Raises `LeaseLost`.
         """
@@ -209,6 +220,10 @@ class Beside:
     async def _obey(self, entry: Entry, aside: Aside) -> None:
         """Record the verdict and do what it says, in one step."""
         verdict = self._allowed(entry, aside.verdict)
+        if verdict == "branch":
+            if await self._move(entry, aside):
+                return
+            verdict = "later"
         if verdict == "later":
             aside = Aside("later")
         is_whole = verdict == "answered"
@@ -225,6 +240,21 @@ class Beside:
             self._steering.give(entry)
         self._ended += obeyed == "answered"
 
+    async def _move(self, entry: Entry, aside: Aside) -> bool:
+        """Have a branch of the conversation answer a message; False if there is no room for it."""
+        words = "\n\n".join(payload.text for payload in aside.payloads if payload.text)
+        told = Aside("branch", (ReplyPayload(words or ON_IT, is_ours=not words),))
+        (said,) = self._on_stream(entry, told, is_whole=False)
+        status = await move_to_branch(
+            self._lease,
+            self._config,
+            entry,
+            running=self._turn.entries,
+            acknowledgement=said if entry.deliver == "channel" else None,
+        )
+        self._ended += status == "moved"
+        return status != "full"
+
     def _allowed(self, entry: Entry, verdict: AsideVerdict) -> AsideVerdict:
         """Return the verdict, or that the message waits where it may not be obeyed.
 
@@ -232,7 +262,7 @@ class Beside:
         those for whom the turn works may have that done, and owners.
         """
         if verdict not in ("work", "stop"):
-            return "later" if verdict == "branch" else verdict
+            return verdict
         who = person(entry.message.provider, entry.message.from_)
         owns = is_owned_by(self._config, entry.message.provider, entry.message.from_)
         is_theirs = owns or who in people_of(self._turn.entries)

@@ -21,11 +21,12 @@ from redis.asyncio import Redis
 from remoteclaw.config.model import Config
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.asides import AsideEnd, Asides
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Postponement
-from remoteclaw.messages import Entry, SessionKey
+from remoteclaw.messages import AsideVerdict, Entry, SessionKey
 from remoteclaw.tasks.branches import move_to_branch
 from tests.conftest import shifted
 from tests.support.stack import REPLIES, message
@@ -95,6 +96,10 @@ class FleetMachine(RuleBasedStateMachine):
         self.seen: dict[tuple[str, str], str] = {}
         self.outcomes: dict[str, str] = {}
         self.said: list[str] = []
+        self.verdicts: dict[str, str] = {}
+        """What has come of entries that were asked about beside a turn."""
+        self.asked: dict[str, set[int]] = {}
+        """In which attempts they were."""
         self.do(self.open())
 
     async def open(self) -> None:
@@ -280,6 +285,63 @@ class FleetMachine(RuleBasedStateMachine):
             session.steered += new
             if repeated:
                 assert self.do(owner.lease.turns.join(new))
+
+    @rule(
+        sender=SENDERS,
+        number=st.integers(0, 2),
+        which=st.integers(0, 3),
+        verdict=st.sampled_from(["answered", "work", "stop", "later"]),
+        repeated=st.booleans(),
+    )
+    def aside(
+        self, sender: str, number: int, which: int, verdict: AsideVerdict, repeated: bool
+    ) -> None:
+        """A verdict is obeyed once, and only about what waits and is a part of no turn."""
+        session, owner = self.owner(sender, number)
+        if owner is None or owner.lease.turns._batch is None or not session.waiting:
+            return
+        if owner.epoch == session.epoch and session.begun_by != owner.epoch:
+            return
+        turn, entry_id = (
+            owner.lease.turns._batch.turn,
+            session.waiting[which % len(session.waiting)],
+        )
+        asides = Asides(owner.lease)
+        stale, is_asked = self.is_fenced(session, owner, asides.ask(turn, entry_id))
+        if stale:
+            return
+        assert session.batch is not None
+        marks = (session.stopped, session.singly)
+        is_alone = entry_id not in (*session.batch, *session.steered) and not any(
+            mark and _order(entry_id) <= _order(mark) for mark in marks
+        )
+        before, known = self.verdicts.get(entry_id), self.asked.setdefault(entry_id, set())
+        is_new = session.attempt not in known
+        assert is_asked == (is_alone and before is None and (not is_new or len(known) < 2))
+        if not is_asked:
+            return
+        known.add(session.attempt)
+        text = f"{entry_id} beside"
+        end = AsideEnd(payloads=[{"text": text}])
+
+        def ending() -> Coroutine[Any, Any, Any]:
+            return asides.end(turn, entry_id, verdict, end)
+
+        runs = not (session.stopped and _order(session.batch[0]) <= _order(session.stopped))
+        obeyed = verdict if runs or verdict == "answered" else "later"
+        assert self.do(ending()) == obeyed
+        if repeated:
+            assert self.do(ending()) == obeyed
+        self.verdicts[entry_id] = obeyed
+        if obeyed != "later":
+            self.said.append(text)
+        if obeyed == "answered":
+            self.outcomes[entry_id] = "done"
+            session.waiting.remove(entry_id)
+        if obeyed == "work":
+            session.steered.append(entry_id)
+        if obeyed == "stop":
+            session.stopped = session.batch[-1]
 
     @rule(
         sender=SENDERS,

@@ -1438,7 +1438,7 @@ MUTANTS = (
     ),
     Mutant(
         "a message moved that may have been begun",
-        before="if id_at_most(args.entry_id, singly) then return {'gone', '', ''} end",
+        before="if id_at_most(id, singly) then return false end",
         after="",
         test="test_what_is_tried_alone_after_failures_stays",
     ),

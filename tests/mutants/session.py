@@ -580,4 +580,16 @@ MUTANTS = (
         after="if text else None",
         test="test_a_stop_in_the_chat_reaches_it",
     ),
+    Mutant(
+        "a message for a branch that waits",
+        before='if verdict == "branch":',
+        after="if False:",
+        test="test_what_needs_looking_up_gets_a_branch_and_the_person_two_words",
+    ),
+    Mutant(
+        "a message for a branch without room that is lost from sight",
+        before='return status != "full"',
+        after="return True",
+        test="test_a_branch_for_which_there_is_no_room_waits",
+    ),
 )

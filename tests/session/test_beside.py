@@ -285,3 +285,36 @@ async def test_a_new_conversation_hears_nothing_of_what_was_said_beside_the_old_
 
     assert "meanwhile" not in prompts(agent)
     assert not await agent.fleet.scripts.client.exists(keys.beside(first.session.sid))
+
+
+async def test_what_needs_looking_up_gets_a_branch_and_the_person_two_words(agent: Stack) -> None:
+    """The turn goes on; the branch answers, quoting, and the next turn knows of it."""
+    first, task = await busy(agent)
+    second = await agent.append("branch who wrote it?", id="m2")
+    await agent.reached(second, "moved")
+    (branch,) = await agent.fleet.sessions.children(first.session.sid)
+    await drain(agent, Accepted(branch.key, str(branch.last_entry), False))
+    outcome = await agent.outcome(second)
+    assert (outcome.status, said(outcome)) == ("done", "heard branch who wrote it?, knew -")
+    said_first, answer = await sent(agent, 2)
+    assert (said_first.text, said_first.reply_to_id) == ("beside: who wrote it?", "m2")
+    assert (answer.text, answer.reply_to_id) == (said(outcome), "m2")
+    go(agent)
+    await task
+    third = await agent.append("later three")
+    await drain(agent, third)
+
+    assert '"said":"branch who wrote it?"' in prompts(agent)
+    assert await verdict(agent, second) == "branch"
+
+
+async def test_a_branch_for_which_there_is_no_room_waits(agent: Stack) -> None:
+    queue = {"mode": "aside", "debounce_ms": 0}
+    agent.configure(agent.agent, queue=queue, sessions={"max_children": 1})
+    _, task = await busy(agent)
+    second, third = [await agent.append(f"branch {name}") for name in ("two", "three")]
+    verdicts = sorted([await verdict(agent, second), await verdict(agent, third)])
+    go(agent)
+    await task
+
+    assert verdicts == ["branch", "later"]

@@ -53,7 +53,7 @@ def aside(message):
     with open('asked', 'a') as asked:
         asked.write('beside-' + word + chr(10))
     key = re.search('answered:([0-9a-f]+)', message['prompt'])[1]
-    verdict = re.match('answered|work|stop|', word)[0] or 'later'
+    verdict = re.match('answered|work|stop|branch|', word)[0] or 'later'
     say(type='aside', id=message['id'], text=f'{word} beside{chr(10)}[[{verdict}:{key}]]')
 pipe = open(0, 'rb', buffering=0, closefd=False)
 def turn():
@@ -342,6 +342,46 @@ async def test_a_worker_with_a_message_beside_its_turn_at(
     assert sorted(answered) == sorted(each.entry_id for each in (first, second, third))
     assert len([reply for reply in finals if reply.is_beside]) <= (verdict == "answered")
     assert lab.asked(f"beside-{verdict}{word}") <= (2 if what_happens is kill else 1)
+
+
+@pytest.mark.parametrize(("side", "what_happens"), CASES)
+@pytest.mark.parametrize("step", ["aside_move", "begin", "mark", "finish"])
+async def test_a_worker_that_moves_a_message_to_a_branch_at(
+    lab: Lab, step: str, side: Side, what_happens: object
+) -> None:
+    """Whatever happens, to the conversation's worker or the branch's, it is answered once."""
+    word = f"wait{uuid.uuid4().hex}"
+    first = await lab.stack.append("hello", from_=word)
+    sid = first.session.sid
+    await lab.stack.outcome(first)
+    await lab.stack.fleet.sessions.configure(first.session, QueueOverride(mode="aside"))
+    await lab.stack.until_idle(first)
+
+    first = await lab.stack.append(word, from_=word)
+    await eventually(lambda: lab.asked(word) == 1)
+    failpoint = lab.proxy.arm(step, side)
+    second = await lab.stack.append(f"branch{word}", from_=word)
+    await failpoint.wait()
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+    if step == "aside_move":
+        (lab.workspace / f"go-{word}").touch()
+    outcome = await lab.stack.outcome(second)
+    (lab.workspace / f"go-{word}").touch()
+
+    assert (await lab.stack.outcome(first)).status == "done"
+    assert outcome.status == "done"
+    await lab.stack.until_idle(first)
+    branches = await lab.stack.fleet.sessions.children(sid)
+    assert len(branches) <= 1  # the conversation itself may have answered it, once it was over
+    replies = [*await lab.replies(sid)]
+    for branch in branches:
+        replies += await lab.replies(branch.sid)
+        assert branch.waiting == 0
+    answered = [entry for reply in replies if reply.is_final for entry in reply.entries]
+    assert answered.count(second.entry_id) == 1
+    assert await lab.stack.fleet.scripts.client.xlen(keys.inbound(sid)) == 0
+    if what_happens is not kill:
+        assert lab.asked(f"branch{word}") == 1
 
 
 @pytest.mark.parametrize(("side", "what_happens"), CASES)

@@ -14,11 +14,8 @@ local moved = redis.call('HGET', outcome, 'moved')
 if moved then  -- said before
   return {'moved', string.match(moved, '%d+%-%d+$'), queue_if_scheduled(keys.new_state)}
 end
-local stop, singly, project, model = unpack(redis.call('HMGET', keys.state, 'stop_entry', 'singly_entry',
-  'turn_project', 'model'))
+local stop, project, model = unpack(redis.call('HMGET', keys.state, 'stop_entry', 'turn_project', 'model'))
 if not waits_alone(keys, args.entry_id) or id_at_most(args.entry_id, stop) then return {'gone', '', ''} end
--- What is tried alone was a part of a turn, which may have begun to answer it.
-if id_at_most(args.entry_id, singly) then return {'gone', '', ''} end
 local idle, busy = idle_and_busy(keys.children)
 if busy >= tonumber(args.most) or unfinished_below(args.root) >= tonumber(args.most_below) or is_full_for('tools') then
   return {'full', '', ''}
