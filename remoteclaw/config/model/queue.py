@@ -38,7 +38,7 @@ class QueueConfig(Section):
     where the agent can't, it is `collect`, which answers all that waits in one turn. `followup`
     answers each message in its own. `steer` gives the new message to the agent while it works, and
     `interrupt` stops the running turn for it."""
-    asides: Annotated[int, Field(ge=1, le=20), BY_AGENTS] = 3
+    asides: Annotated[int, Field(ge=1, le=100), BY_AGENTS] = 3
     """How many messages are answered beside a turn at the same time."""
     aside_s: Annotated[int, Field(ge=1, le=600), BY_AGENTS] = 60
     """Seconds within which such an answer must be there; else the message waits."""

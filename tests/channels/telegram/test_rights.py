@@ -122,6 +122,7 @@ async def test_who_is_let_in_goes_by_ids_and_not_by_names(
     await eventually(lambda: "Your code is" in "".join(bot.texts(9)))
     await accepted(stack, 3)
 
+    await eventually(lambda: bot.texts(GROUP))
     assert bot.texts(other) == []
     (told,) = bot.texts(GROUP)
     assert "owner" in told
