@@ -53,8 +53,9 @@ async def configure(stack: Stack, cli: AgentCli, directory: Path, **more: Any) -
     """Have two workers and an agent that may do all; return its workspace."""
     workspace = directory / "workspace"
     workspace.mkdir()
+    sections = {name: more.pop(name) for name in ("queue",) if name in more}
     settings = cli.config(workspace=str(workspace), **{"permissions": "auto", **more})
-    stack.configure(settings, channels={"test": {"owners": ["alice"]}})
+    stack.configure(settings, channels={"test": {"owners": ["alice"]}}, **sections)
     for _ in range(2):
         await stack.start_worker()
     return workspace
@@ -200,3 +201,29 @@ async def test_a_cli_that_copies_no_conversation_at_work_begins_with_notes(
     assert "It begins with notes of what was said here" in cli.model.bodies()
     assert not (workspace / "written").exists()
     assert "branches" in result or "denied" in result.lower() or "rejected" in result.lower()
+
+
+async def test_a_person_has_something_looked_up_while_the_agent_works(
+    cli: AgentCli, served: Stack, directory: Path
+) -> None:
+    """The message moves to a branch that knows the conversation; nobody waits for the work."""
+    stack = served
+    workspace = await configure(stack, cli, directory, queue={"mode": "aside", "debounce_ms": 0})
+    first, wanted = word("my colour is green"), word("what is in the note?")
+    await stack.ask(f"SAY:{first}")
+    wait = "touch began; until [ -e go-on ]; do sleep 0.05; done"
+    busy = await stack.append(f"SHELL:{wait}")
+    await eventually((workspace / "began").exists)
+    asking = await stack.append(f"{wanted} SAY:It says hello.\nVERDICT:branch On it.")
+    outcome = await stack.outcome(asking)
+
+    assert "It says hello." in "".join(str(part["text"]) for part in outcome.reply)
+    assert "moved" in [step.name for step in outcome.steps]
+    request = as_cached(asked_of_branch(cli.model, wanted))
+    assert added(as_cached(asked(cli.model, first)), request)
+    assert "to the person who waits for it" in json.dumps(request)
+    (workspace / "go-on").touch()
+    assert (await stack.outcome(busy)).status == "done"
+    meanwhile = word("and now?")
+    await stack.ask(f"SAY:{meanwhile}")
+    assert "It says hello." in json.dumps(asked(cli.model, meanwhile))

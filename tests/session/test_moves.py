@@ -233,6 +233,8 @@ async def test_a_conversation_that_ends_meanwhile_ends_no_message(
     assert outcome.status == "done"
     assert said(outcome).startswith(ENDED_ABOVE)
     assert "heard wait" in said(outcome)
+    # What is known before is said before, though an answer may come in several messages.
+    assert (outcome.reply[0]["text"] == ENDED_ABOVE) == (not is_begun)
     assert await beside(stack, lease.sid) == []
     assert await stack.fleet.sessions.record(lease.sid) == b""
 
