@@ -291,7 +291,7 @@ def label_session(session: str, name: str | None, remove: bool) -> None:
 async def queue_of_session(
     fleet: "Fleet", /, session: str, reset: bool, as_json: bool, **settings: Any
 ) -> None:
-    """Say what becomes of messages that come while one session is busy, or in a burst.
+    """Say what becomes of messages to one busy session, or of a burst.
 
     Without options it shows that. It holds from the session's next turn on.
     """

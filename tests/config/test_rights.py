@@ -15,6 +15,7 @@ FOR_AGENTS = {
     *("channels", "channels.*.reactions", "channels.*.chunk_limit", "channels.*.chunk_unit"),
     *("queue.mode", "queue.debounce_ms", "queue.cap", "queue.drop", "queue.channels"),
     *("queue.channels.*.mode", "queue.channels.*.debounce_ms"),
+    *("queue.asides", "queue.aside_s"),
     *("queue.channels.*.cap", "queue.channels.*.drop", "queue.gather_ms", "queue.gather_most_ms"),
     *("queue.channels.*.gather_ms", "queue.channels.*.gather_most_ms"),
 }

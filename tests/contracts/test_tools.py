@@ -201,6 +201,7 @@ async def sessions(here: World) -> None:
     chat = here.platform.chat
     await eventually(lambda: [post for post in chat("chat-1") if "result_of" in post.text])
     assert '"state":"done"' in (await here.use("subagents")).replace(" ", "")
+    assert "works for no other" in await here.use("session_progress", progress="half")
     assert '"main"' in await here.use("agents_list")
 
 
