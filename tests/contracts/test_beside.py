@@ -54,3 +54,10 @@ async def test_a_conversation_goes_on_while_its_agent_works(
     assert said(await stack.outcome(lost)).endswith("Let me check that.")  # by a turn, once
     recall = await stack.ask("RECALL")
     assert "my colour is green" in recall
+
+    began.unlink()
+    work = await stack.append(f"and once more SHELL:touch '{began}'; sleep 600")
+    await eventually(began.exists)
+    stop = await stack.append("stop that VERDICT:stop")
+    assert (await stack.outcome(work)).status == "stopped"
+    assert (await stack.outcome(stop)).status == "done"
