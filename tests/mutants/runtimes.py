@@ -311,13 +311,13 @@ MUTANTS = (
     ),
     Mutant(
         "codex trusts whatever it works in",
-        before="_trust(spec),",
+        before="trust_of(spec),",
         after="",
         test="test_settings_of_the_workspace_count_only_if_it_is_trusted[codex-ask]",
     ),
     Mutant(
         "codex edits the user's settings",
-        before="_trust(spec),",
+        before="trust_of(spec),",
         after="",
         test="test_a_tool_is_used_joined_and_stopped_and_the_users_settings_stay[codex]",
     ),
