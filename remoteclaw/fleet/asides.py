@@ -28,8 +28,6 @@ class AsideEnd:
     note: Mapping[str, Any] | None = None
     """What the agent is told of it with its next turn."""
     record: RecordAppend | None = None
-    blobs: Sequence[str] = ()
-    """The files that came with the message, which are needed no more once it is answered."""
 
 
 class Asides:
@@ -71,7 +69,6 @@ class Asides:
                 "replies": keys.reply_stream(session.provider, session.account),
                 "record": keys.record(sid),
                 "beside": keys.beside(sid),
-                "blobs": [keys.blob(sid, name) for name in what.blobs],
             },
             {
                 "turn": turn,

@@ -94,7 +94,8 @@ class Beside:
         self._room = asyncio.Semaphore(queue.asides)
         self._has_news = asyncio.Event()
         self._has_news.set()  # what came before the turn began
-        self._asking: list[asyncio.Task[None]] = []
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        """What is asked, by entry."""
         self._ended = 0
         """How many entries were answered, and wait no more."""
         self._taking: asyncio.Task[None] | None = None
@@ -108,25 +109,32 @@ class Beside:
         self._has_news.set()
 
     async def settle(self, *, within_s: float = SETTLE_S) -> int:
-        """Take nothing more, and end what is open; return how many entries wait here no more.
+        """Take nothing more, and end what is open; return how many entries were answered meanwhile.
 
         What has no answer within that time waits. Raises `LeaseLost`.
         """
+        before = self._ended
         if self._taking:
             self._taking.cancel()
         if self._asking:
-            await asyncio.wait(self._asking, timeout=within_s)
-        tasks = [task for task in (self._taking, *self._asking) if task]
+            await asyncio.wait(self._asking.values(), timeout=within_s)
+        tasks = [task for task in (self._taking, *self._asking.values()) if task]
         self.abandon()
         await asyncio.gather(*tasks, return_exceptions=True)
         for task in tasks:
             if not task.cancelled() and (error := task.exception()):
                 raise error
-        return self._ended
+        return self._ended - before
+
+    def stop(self, mark: str) -> None:
+        """End the questions about entries up to this one, which are stopped."""
+        for entry_id, task in self._asking.items():
+            if stream_order(entry_id) <= stream_order(mark):
+                task.cancel()
 
     def abandon(self) -> None:
         """Drop what is open: the session has another owner, or the turn is asked again later."""
-        for task in (self._taking, *self._asking):
+        for task in (self._taking, *self._asking.values()):
             if task:
                 task.cancel()
                 task.add_done_callback(_end)
@@ -142,7 +150,7 @@ class Beside:
             entries, is_last = await self._newcomers()
             for entry in entries:
                 await self._room.acquire()
-                self._asking.append(asyncio.create_task(self._answer(entry)))
+                self._asking[entry.id] = asyncio.create_task(self._answer(entry))
             if is_last or len(self._asking) >= MOST_ASIDES:
                 return
 
@@ -219,7 +227,7 @@ class Beside:
 
     async def _obey(self, entry: Entry, aside: Aside) -> None:
         """Record the verdict and do what it says, in one step."""
-        verdict = self._allowed(entry, aside.verdict)
+        verdict = self._allowed(entry, aside)
         if verdict == "branch":
             if await self._move(entry, aside):
                 return
@@ -233,7 +241,6 @@ class Beside:
             reply=[in_outcome(payload) for payload in said] if is_whole else None,
             note=_note(entry, aside) if is_whole or said else None,
             record=self._record(entry, aside) if is_whole else None,
-            blobs=[file.blob for file in entry.message.attachments] if is_whole else (),
         )
         obeyed = await self._asides.end(self._turn.id, entry.id, verdict, what)
         if obeyed == "work" and self._steering:
@@ -255,12 +262,16 @@ class Beside:
         self._ended += status == "moved"
         return status != "full"
 
-    def _allowed(self, entry: Entry, verdict: AsideVerdict) -> AsideVerdict:
+    def _allowed(self, entry: Entry, aside: Aside) -> AsideVerdict:
         """Return the verdict, or that the message waits where it may not be obeyed.
 
+        Without words there is no answer, nor to a file: the agent gets it only with a turn.
         Without tools an aside has no rights, but to stop or change the work of others is one: only
         those for whom the turn works may have that done, and owners.
         """
+        verdict = aside.verdict
+        if verdict == "answered":
+            return verdict if aside.payloads and not entry.message.attachments else "later"
         if verdict not in ("work", "stop"):
             return verdict
         who = person(entry.message.provider, entry.message.from_)

@@ -146,6 +146,8 @@ class TurnRunner:
         match what:
             case Reaction.STOP:
                 running.abort.set()
+                if running.beside:
+                    running.beside.stop(stop)
             case Reaction.INTERRUPT if not running.abort.is_set():
                 running.is_superseded = True
                 running.abort.set()

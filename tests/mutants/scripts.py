@@ -48,6 +48,12 @@ MUTANTS = (
         test="test_a_verdict_to_join_survives_its_worker",
     ),
     Mutant(
+        "messages that joined a turn out of their order",
+        before="batch = in_order(batch .. ',' .. steered)",
+        after="batch = batch .. ',' .. steered",
+        test="test_what_joined_out_of_order_is_in_order_after_a_crash",
+    ),
+    Mutant(
         "a stop beside a turn that covers what waits",
         before="redis.call('HSET', keys.state, 'stop_entry', ids[#ids])",
         after="redis.call('HSET', keys.state, 'stop_entry', args.entry)",
@@ -250,7 +256,7 @@ MUTANTS = (
     ),
     Mutant(
         "a retry without what had joined the turn",
-        before="if batch then batch = batch .. ',' .. steered end",
+        before="if batch then batch = in_order(batch .. ',' .. steered) end",
         after="",
         test="test_after_a_crash_the_turn_is_repeated_with_all_that_had_joined_it",
     ),

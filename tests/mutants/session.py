@@ -89,6 +89,30 @@ MUTANTS = (
         test="test_an_aside_settles_before_the_next_batch_is_planned",
     ),
     Mutant(
+        "an aside answered by nothing",
+        before="return verdict if aside.payloads and not",
+        after="return verdict if not",
+        test="test_an_answer_without_words_is_none",
+    ),
+    Mutant(
+        "a file that is gone unseen",
+        before="aside.payloads and not entry.message.attachments else",
+        after="aside.payloads else",
+        test="test_a_file_waits_for_the_turn_that_the_agent_gets_it_with",
+    ),
+    Mutant(
+        "what waits behind an answer beside the turn is not counted",
+        before="return self._ended - before",
+        after="return self._ended",
+        test="test_a_worker_that_is_asked_to_end_leaves_what_waits_behind_an_answer",
+    ),
+    Mutant(
+        "a stop that waits for an open question",
+        before="running.beside.stop(stop)",
+        after="pass",
+        test="test_who_is_stopped_waits_for_no_open_question",
+    ),
+    Mutant(
         "an aside that waits for ever",
         before="async with asyncio.timeout(self._queue.aside_s):",
         after="async with asyncio.timeout(None):",

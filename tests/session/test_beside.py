@@ -8,9 +8,10 @@ import pytest
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.asides import AsideEnd, Asides
 from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.session.beside import Beside
 from tests.support.conversations import append, busy, drain, dying, go, prompts, recorded
 from tests.support.stack import Stack, said
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 
 @pytest.fixture
@@ -111,6 +112,17 @@ async def test_what_is_no_answer_waits_and_is_answered_once(agent: Stack, text: 
     assert (await agent.outcome(first)).status == "done"
 
 
+async def test_an_answer_without_words_is_none(agent: Stack) -> None:
+    _, task = await busy(agent)
+    second = await agent.append("answered")
+    found = await verdict(agent, second)
+    go(agent)
+    await task
+
+    assert found == "later"
+    assert said(await agent.outcome(second)).startswith("heard answered")
+
+
 async def test_silence_ends_in_waiting(agent: Stack) -> None:
     queue = {"mode": "aside", "debounce_ms": 0, "aside_s": 1}
     agent.configure(agent.agent, queue=queue)
@@ -197,6 +209,70 @@ async def test_an_aside_settles_before_the_next_batch_is_planned(agent: Stack) -
     assert (await agent.outcome(first)).status == "done"
     assert said(await agent.outcome(second)) == "beside: x"
     assert "slow x" not in prompts(agent).split('"meanwhile"')[0]
+
+
+async def test_a_file_waits_for_the_turn_that_the_agent_gets_it_with(agent: Stack) -> None:
+    first, task = await busy(agent)
+    file = await agent.fleet.blobs.put(first.session.sid, "note.txt", b"what is in it")
+    second = await agent.append("answered look", attachments=[file])
+    found = await verdict(agent, second)
+    go(agent)
+    await task
+
+    assert found == "later"
+    assert said(await agent.outcome(second)).startswith("heard answered look")
+    assert '"attachments":[{"name":"note.txt"' in prompts(agent)
+
+
+async def test_who_is_stopped_waits_for_no_open_question(
+    agent: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model may take a minute for its answer, which nobody wants any more."""
+    monkeypatch.setattr(Beside.settle, "__kwdefaults__", {"within_s": HANG_S * 10})
+    first, task = await busy(agent)
+    second = await agent.append("silent x")
+    await agent.reached(second, "aside")
+    stop = await agent.append("/stop")
+    outcomes = [await agent.outcome(each) for each in (first, second, stop)]
+    await task
+
+    assert [outcome.status for outcome in outcomes] == ["stopped", "stopped", "done"]
+
+
+async def test_what_joined_out_of_order_is_in_order_after_a_crash(agent: Stack) -> None:
+    (first,) = await append(agent, "wait")
+    async with dying(agent, first) as lease:
+        second, third = await append(agent, "work two", "work three")
+        asides = Asides(lease)
+        for each in (third, second):  # the answer about the third came first
+            assert await asides.ask(first.entry_id, each.entry_id)
+            assert await asides.end(first.entry_id, each.entry_id, "work", AsideEnd()) == "work"
+    go(agent)
+    await drain(agent, first)
+
+    assert said(await agent.outcome(first)).startswith("heard wait + work two + work three")
+
+
+async def test_a_worker_that_is_asked_to_end_leaves_what_waits_behind_an_answer(
+    agent: Stack,
+) -> None:
+    worker = await agent.start_worker()
+    first = await agent.append("wait")
+    await agent.reached(first, "output")
+    await agent.outcome(await agent.append("answered two"))
+    third = await agent.append("later three")
+    assert await verdict(agent, third) == "later"
+    worker.terminate()
+    client = agent.fleet.scripts.client
+    (name,) = [key async for key in client.scan_iter("rq:worker:*")]
+    await eventually(lambda: client.hexists(name, "shutdown_requested_date"))
+    go(agent)
+
+    await eventually(lambda: worker.poll() is not None)
+    assert (await agent.outcome(first)).status == "done"
+    waiting = await agent.fleet.outcomes.read(third.session.sid, third.entry_id)
+    assert waiting is not None
+    assert waiting.status == "accepted"
 
 
 async def test_an_agent_that_dies_of_an_aside_has_its_turn_repeated_or_told(agent: Stack) -> None:

@@ -2,7 +2,7 @@
 -- recorded is asked for no more. An entry that has become a part of a turn meanwhile, or was stopped, is left
 -- as it is.
 -- uses: replies, asides, record
--- keys: state, inbound, replies, record, beside, blobs*
+-- keys: state, inbound, replies, record, beside
 -- args: epoch, turn, outcomes, entry, verdict, outcome_ms, done_channel, bell, reply?, note?, record?,
 --   record_bytes, record_ms, payloads*
 -- → the verdict as it was obeyed; gone
@@ -36,7 +36,6 @@ elseif verdict == 'answered' then
   if args.reply then redis.call('HSET', outcome, 'reply', args.reply) end
   redis.call('PEXPIRE', outcome, is_full_for('files') and math.min(args.outcome_ms, HOUR_MS) or args.outcome_ms)
   redis.call('PUBLISH', args.done_channel, args.entry)
-  for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
   if args.record and not is_full_for('messages') then
     append_record(keys.record, args.record, args.record_bytes, args.record_ms)
   end

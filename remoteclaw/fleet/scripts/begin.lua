@@ -19,6 +19,13 @@ local function up_to_stop(ids, stop)
   return table.concat(covered, ',')
 end
 
+-- Some ids, oldest first: what joined beside the turn came in the order of the answers about it.
+local function in_order(ids)
+  local parts = split(ids)
+  table.sort(parts, function(one, other) return one ~= other and id_at_most(one, other) end)
+  return table.concat(parts, ',')
+end
+
 -- In how many attempts an entry has been, two at most: what joined a turn late was in fewer.
 local function attempts_at(outcome)
   local count = 0
@@ -41,7 +48,7 @@ if begun ~= args.nonce then
   before = further(before or '', phase or '')
   if steered then
     -- The attempt before may have told its agent of these, so from now on they belong to the batch.
-    if batch then batch = batch .. ',' .. steered end
+    if batch then batch = in_order(batch .. ',' .. steered) end
     redis.call('HDEL', keys.state, 'steered')
   end
   if not batch then
