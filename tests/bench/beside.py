@@ -1,20 +1,30 @@
-"""Answers beside a running turn: `python -m tests.bench.beside [CLI …]`.
+"""Answers beside a running turn, and tasks: `python -m tests.bench.beside [CLI …]`.
 
-From a message's acceptance to its answer on the reply stream, while a turn waits for a file, beside
-a warm follow-up of the same run. The worker is one, and it is busy with that turn.
+An aside counts from a message's acceptance to its answer on the reply stream, while a turn waits
+for a file, beside a warm follow-up of the same run. The worker is one, and it is busy with that
+turn. A branch counts from its start to its first words, beside a task that knows nothing; and a
+result from the task's end to the answer about it in the chat, of which half a second is the wait
+for further results.
 """
 
 import asyncio
+import contextlib
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+import orjson
+
 from remoteclaw.config.home import Home
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.runtimes import create_cli_runtime
 from tests.bench.gateway import Pairs
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
+from tests.support.doors import gateway_process
 from tests.support.stack import REPLIES, Stack
 from tests.support.waiting import eventually
 
@@ -23,7 +33,7 @@ __all__ = ["bench_beside"]
 #: How many asides are asked of one turn: fewer than a turn has at most.
 ASIDES = 15
 #: How many are measured of each CLI where nothing else is.
-ROUNDS = 30
+ROUNDS = 20
 #: The goals: in warm follow-ups, but gemini's in milliseconds.
 GOALS = {"claude": "≤ 1.5 ×", "codex": "≤ 2 ×", "opencode": "≤ 4 ×", "gemini": "≤ 300 ms"}
 
@@ -52,6 +62,56 @@ async def bench_beside(stack: Stack, cli: AgentCli, directory: Path, rounds: int
     return name, "its warm follow-up", ours, floor, GOALS[cli.name]
 
 
+async def bench_branch(stack: Stack, cli: AgentCli, rounds: int) -> tuple[Pairs, list[float]]:
+    """Measure branches beside fresh tasks, by turns; return the results' seconds, too."""
+    async with gateway_process(stack):
+        owners = {"test": {"owners": ["alice"]}}
+        stack.configure(cli.config(permissions="auto"), channels=owners, linger_s=30)
+        for _ in range(2):
+            await stack.start_worker()
+        first = await stack.append("SAY:first")
+        await stack.outcome(first)
+        seconds: dict[str, list[float]] = {"conversation": [], "nothing": []}
+        results: list[float] = []
+        for number in range(rounds + 1):
+            for knows, side in seconds.items():
+                began_s, result_s = await _task(stack, first, knows)
+                if number:
+                    side.append(began_s)
+                    results.append(result_s)
+    name = f"{cli.name}, a branch's first words"
+    sides = seconds["conversation"], seconds["nothing"]
+    return (name, "a fresh task's", *sides, "≤ 1.25 ×"), results
+
+
+async def _task(stack: Stack, parent: Accepted, knows: str) -> tuple[float, float]:
+    """Have a task started; return its seconds to the first words, and its result's to the chat."""
+    params = orjson.dumps({"prompt": "SAY:done", "knows": knows}).decode()
+    known = {view.sid for view in await stack.fleet.sessions.children(parent.session.sid)}
+    await stack.ask(f"TOOL:sessions_spawn:{params}")
+
+    async def task() -> SessionView | None:
+        views = await stack.fleet.sessions.children(parent.session.sid)
+        return next((view for view in views if view.sid not in known and view.finished_turn), None)
+
+    async def steps(sid: str, entry_id: str | None) -> dict[str, int]:
+        outcome = await stack.fleet.outcomes.read(sid, str(entry_id))
+        return {step.name: step.at_ms for step in outcome.steps} if outcome else {}
+
+    view = await eventually(task)
+    at_ms = await steps(view.sid, view.finished_turn)
+
+    async def told() -> int | None:
+        now = await stack.fleet.sessions.view(parent.session.sid)
+        finished = (await steps(parent.session.sid, now.last_entry if now else None)).get(
+            "finished"
+        )
+        return finished if finished and finished > at_ms["finished"] else None
+
+    told_ms = await eventually(told)
+    return (at_ms["output"] - at_ms["accepted"]) / 1000, (told_ms - at_ms["finished"]) / 1000
+
+
 async def _seconds(stack: Stack, text: str) -> float:
     """Return how long a message takes from its acceptance to a reply."""
     client = stack.fleet.scripts.client
@@ -65,8 +125,19 @@ async def _seconds(stack: Stack, text: str) -> float:
     return seconds
 
 
+@contextlib.asynccontextmanager
+async def _stack() -> AsyncIterator[tuple[Stack, Path]]:
+    with tempfile.TemporaryDirectory(prefix="rc-") as name:
+        stack = Stack(Home(Path(name) / "home").create(), appendfsync="everysec")
+        await stack.start()
+        try:
+            yield stack, Path(name)
+        finally:
+            await stack.stop()
+
+
 async def main(names: Sequence[str]) -> None:
-    """Print a line for each CLI."""
+    """Print the lines of each CLI."""
     with (
         tempfile.TemporaryDirectory(prefix="rc-") as name,
         ModelServerProcess.running(Path(name)) as model,
@@ -74,18 +145,23 @@ async def main(names: Sequence[str]) -> None:
         for cli in names or GOALS:
             if not (program := find_cli(cli)):
                 continue
-            with tempfile.TemporaryDirectory(prefix="rc-") as home:
-                stack = Stack(Home(Path(home) / "home").create(), appendfsync="everysec")
-                await stack.start()
-                try:
-                    agent = AgentCli(cli, program, model)
-                    row = await bench_beside(stack, agent, Path(home), ROUNDS)
-                finally:
-                    await stack.stop()
-            label, beside, *sides, goal = row
-            ours, floor = (statistics.median(side) * 1000 for side in sides)
-            times = f"{ours:.0f} ms, {ours / floor:.2f} × {beside} {floor:.0f} ms"
-            sys.stdout.write(f"{label}: {times} ({goal})\n")
+            agent = AgentCli(cli, program, model)
+            async with _stack() as (stack, directory):
+                _print(await bench_beside(stack, agent, directory, ROUNDS))
+            if not create_cli_runtime(cli).capabilities.has_points:
+                continue
+            async with _stack() as (stack, _):
+                branch, results = await bench_branch(stack, agent, ROUNDS)
+            _print(branch)
+            median = statistics.median(results) * 1000
+            sys.stdout.write(f"{cli}, a result in the chat: {median:.0f} ms\n")
+
+
+def _print(row: Pairs) -> None:
+    label, beside, *sides, goal = row
+    ours, floor = (statistics.median(side) * 1000 for side in sides)
+    times = f"{ours:.0f} ms, {ours / floor:.2f} × {beside} {floor:.0f} ms"
+    sys.stdout.write(f"{label}: {times} ({goal})\n")
 
 
 if __name__ == "__main__":
