@@ -284,7 +284,7 @@ class CliProcess(ABC, Generic[_M, _T]):
             return await self._messages.answer(aside)
         finally:
             self._asides.remove(aside)
-            if not aside.has_ended:
+            if aside.goes_on:
                 self._dropped.append(aside)
             if not aside.is_over:
                 with contextlib.suppress(TimeoutError):
@@ -299,7 +299,7 @@ class CliProcess(ABC, Generic[_M, _T]):
         """Take a message of an aside."""
         for aside in (*self._asides, *self._dropped):
             if await aside.take(message):
-                if aside.has_ended and aside in self._dropped:
+                if not aside.goes_on and aside in self._dropped:
                     self._dropped.remove(aside)
                 return True
         return False

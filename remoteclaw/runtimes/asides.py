@@ -23,8 +23,9 @@ class CliAside(ABC, Generic[_M]):
 
     def __init__(self) -> None:
         self._answer: str | AsideFailed | None = None
-        self.has_ended = False
-        """Whether the CLI says nothing more of it, though nobody may wait for that any more."""
+        self.goes_on = False
+        """Whether the CLI has yet to say something of it that it must hear, also once it is over or
+        nobody waits for it any more."""
 
     @property
     def is_over(self) -> bool:

@@ -19,6 +19,7 @@ from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Lau
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime, inherit, parted, server_environment, with_point
 from remoteclaw.runtimes.claude_aside import ClaudeAside
+from remoteclaw.runtimes.claude_cost import Costs
 from remoteclaw.runtimes.claude_failure import complaint
 from remoteclaw.runtimes.claude_turn import ID, ClaudePeer, ClaudeTurn, Conversation
 from remoteclaw.runtimes.wire import mapping, text
@@ -216,7 +217,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
             "is_planning": self._conversation.is_planning,
             "point": self._conversation.point,
             "last_request": self._peer.last_id,
-            "cost_so_far": self._conversation.cost,
+            "costs": vars(self._conversation.costs),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -226,7 +227,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         self._conversation.is_planning = state["is_planning"]
         self._conversation.point = state["point"]
         self._peer.last_id = state["last_request"]
-        self._conversation.cost = state["cost_so_far"]
+        self._conversation.costs = Costs(**state["costs"])
 
     def _is_request(self, message: dict[str, Any]) -> bool:
         return message.get("type") == "control_request"
@@ -257,7 +258,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         return turn
 
     def _new_aside(self) -> ClaudeAside:
-        return ClaudeAside(self._peer)
+        return ClaudeAside(self._peer, self._conversation.costs)
 
     def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
         """Return the content blocks of a message."""

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from remoteclaw.runtimes.asides import CliAside
+from remoteclaw.runtimes.claude_cost import Costs
 from remoteclaw.runtimes.claude_turn import ClaudePeer
 from remoteclaw.runtimes.wire import mapping, text
 
@@ -23,13 +24,15 @@ _NO_ANSWER = re.compile(
 class ClaudeAside(CliAside[dict[str, Any]]):
     """One question; claude doesn't take it back, so nobody listens to what is left of it."""
 
-    def __init__(self, peer: ClaudePeer) -> None:
+    def __init__(self, peer: ClaudePeer, costs: Costs) -> None:
         super().__init__()
         self._peer = peer
+        self._costs = costs
         self._id = peer.reserve()
 
     async def ask(self, prompt: str) -> None:
         """Send the question."""
+        self.goes_on = True
         await self._peer.request("side_question", self._id, question=prompt)
 
     async def take(self, message: dict[str, Any]) -> bool:
@@ -37,7 +40,8 @@ class ClaudeAside(CliAside[dict[str, Any]]):
         response = mapping(message.get("response"))
         if message.get("type") != "control_response" or response.get("request_id") != self._id:
             return False
-        self.has_ended = True
+        self.goes_on = False
+        self._costs.has_asides = True
         answered = mapping(response.get("response"))
         answer = text(answered.get("response"))
         is_of_model = response.get("subtype") == "success" and not answered.get("synthetic")

@@ -1,7 +1,6 @@
 """A turn of claude's: its messages and requests, translated."""
 
 import logging
-import math
 import re
 import uuid
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from remoteclaw.events import (
 )
 from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
+from remoteclaw.runtimes.claude_cost import Costs
 from remoteclaw.runtimes.claude_failure import Failures
 from remoteclaw.runtimes.claude_progress import Plan, TokensSoFar, usage_of
 from remoteclaw.runtimes.claude_text import AnswerReading
@@ -98,8 +98,7 @@ class Conversation:
         self.session_id = session_id
         self.model = ""
         """The model that claude has named: another process asks for the same."""
-        self.cost = 0.0
-        """The cost of the process so far, in US dollars."""
+        self.costs = Costs()
         self.is_planning = False
         """Whether claude is in plan mode."""
         self.point = ""
@@ -121,13 +120,6 @@ class Conversation:
             self.session_id = session_id
         elif session_id:
             log.warning("claude named a conversation in a way that is no id, and is not believed")
-
-    def cost_of_turn(self, total: Any) -> float | None:
-        """Return what was added to the process's total, which is what claude reports."""
-        if not isinstance(total, int | float) or not math.isfinite(total):
-            return None
-        before, self.cost = self.cost, float(total)
-        return max(0.0, total - before)
 
 
 class ClaudeTurn(CliTurn[dict[str, Any]]):
@@ -294,7 +286,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             duration_ms=count(message.get("duration_ms")),
             usage=usage_of(mapping(message.get("usage"))),
             aborted=aborted,
-            total_cost_usd=self._conversation.cost_of_turn(message.get("total_cost_usd")),
+            total_cost_usd=self._conversation.costs.of_turn(message),
             num_turns=count(message.get("num_turns")),
             stop_reason=text(message.get("stop_reason")) or None,
             permission_denials=tuple(self._denied),

@@ -34,7 +34,7 @@ class CodexAside(CliAside[RpcMessage]):
 
     async def ask(self, prompt: str) -> None:
         """Have the thread made; the question follows when it is there."""
-        self._prompt = prompt
+        self._prompt, self.goes_on = prompt, True
         await self._peer.request(self._method, self._params, self._request)
 
     async def take(self, message: RpcMessage) -> bool:
@@ -100,6 +100,6 @@ class CodexAside(CliAside[RpcMessage]):
 
     async def _close(self) -> None:
         """Have codex forget the thread, and end its MCP servers."""
-        self.has_ended = True
+        self.goes_on = False
         if self._thread:
             await self._peer.request("thread/unsubscribe", {"threadId": self._thread})

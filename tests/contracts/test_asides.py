@@ -18,15 +18,15 @@ from remoteclaw.events import AgentEvent, DoneEvent, PermissionEvent, ToolUseEve
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentProcess, Decision
 from remoteclaw.runtimes import CLIS, create_cli_runtime
+from remoteclaw.runtimes.acp import AcpRuntime
 from tests.conftest import required
 from tests.support.agents import ROOT, AgentCli, ModelServerProcess
 from tests.support.bridges import agent_process
 from tests.support.prefixes import added, asked
 from tests.support.waiting import HANG_S, eventually
 
-ASIDING = [name for name in CLIS if create_cli_runtime(name).capabilities.asides]
-#: Those that are asked on a copy of the conversation.
-COPYING = [name for name in ASIDING if create_cli_runtime(name).capabilities.asides == "copy"]
+#: Those over ACP are tried in test_acp_asides.py.
+ASIDING = [name for name in CLIS if not isinstance(create_cli_runtime(name), AcpRuntime)]
 PROBE = McpServerConfig(
     command=sys.executable, args=("-m", "tests.support.mcp_server"), env={"PYTHONPATH": str(ROOT)}
 )
@@ -51,7 +51,7 @@ def opened(cli: AgentCli, home: Home) -> Open:
         env = {**create_cli_runtime(cli.name).environment(os.environ), **cli.env}
         given = {"command": cli.command, "env": env, "model": cli.model_name, **options}
         given = {"permissions": "auto", "system_prompt": "You are RemoteClaw.", **given}
-        async with asyncio.timeout(2 * HANG_S), agent_process(home, cli.name, **given) as (one, _):
+        async with asyncio.timeout(HANG_S), agent_process(home, cli.name, **given) as (one, _):
             yield one
 
     return open_
@@ -128,8 +128,7 @@ async def test_questions_are_answered_while_a_tool_runs(
         async with Busy(process, directory):
             answers = await asyncio.gather(*(process.aside(f"SAY:{each}") for each in words))
             assert [answer.strip() for answer in answers] == words
-            if create_cli_runtime(cli.name).capabilities.asides == "copy":
-                assert colour in await process.aside("RECALL")
+            assert colour in await process.aside("RECALL")
         recalled = await said(process.turn("RECALL"))
         assert colour in recalled
         assert process.parked_state() is not None
@@ -143,8 +142,6 @@ async def test_a_question_has_the_prefix_of_its_conversation(
     opened: Open, cli: AgentCli, directory: Path
 ) -> None:
     """The provider reads tools, instructions and all finished turns from its cache."""
-    if cli.name not in COPYING:
-        pytest.skip(f"{cli.name} has no copies")
     async with opened(mcp_servers={"probe": PROBE}) as process:
         await said(process.turn("SAY:one"))
         second, beside = word("second"), word("beside")
@@ -180,6 +177,30 @@ async def test_a_question_is_no_command_and_reads_no_file(
                 assert (await process.aside(f"{text} SAY:{said_}")).strip() == said_
                 assert text in cli.model.bodies()
     assert "TOP-SECRET" not in cli.model.bodies()
+
+
+async def test_a_turn_costs_no_more_for_what_was_asked_beside(
+    opened: Open, cli: AgentCli, directory: Path
+) -> None:
+    """Each request of the scripted model costs the same; a turn with a tool has two."""
+    if not create_cli_runtime(cli.name).capabilities.reports_cost:
+        pytest.skip(f"{cli.name} tells no cost")
+    async with opened() as process:
+
+        async def cost(prompt: str) -> float:
+            async for event in process.turn(prompt):
+                if isinstance(event, DoneEvent):
+                    return event.result.total_cost_usd or 0.0
+            raise AssertionError("the turn has no end")
+
+        once = await cost("SAY:one")
+        assert once > 0
+        async with Busy(process, directory) as busy:
+            await asyncio.gather(*(process.aside(f"SAY:{number}") for number in range(3)))
+        done = await busy.task
+        assert done.result.total_cost_usd == pytest.approx(2 * once)
+        await process.aside("SAY:behind it")
+        assert await cost("SAY:three") == pytest.approx(once)
 
 
 # -- when -----------------------------------------------------------------------------------------

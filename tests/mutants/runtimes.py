@@ -136,6 +136,12 @@ MUTANTS = (
         test="test_an_agent_that_dies_answers_no_question_any_more",
     ),
     Mutant(
+        "a turn of claude's that costs what was asked beside it",
+        before="self._costs.has_asides = True",
+        after="pass",
+        test="test_a_turn_costs_no_more_for_what_was_asked_beside[claude]",
+    ),
+    Mutant(
         "a turn that is closed late and ends the next one",
         before="if number != self._turns:",
         after="if False:",
@@ -175,7 +181,7 @@ MUTANTS = (
         "a refused tool of codex' behind which it answers",
         before='await self._refuse("asked to use a tool")',
         after="pass",
-        test="test_no_tool_runs_for_a_question[codex-bare]",
+        test="test_what_codex_asks_for_beside_a_turn_is_denied_and_no_answer",
     ),
     Mutant(
         "a question of codex' that goes on for nobody",

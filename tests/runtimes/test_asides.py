@@ -356,6 +356,27 @@ async def test_what_codex_begins_without_a_request_is_no_answer(
     assert requests(home, "turn/interrupt") == [{"threadId": "copy", "turnId": "t3"}]
 
 
+async def test_what_codex_asks_for_beside_a_turn_is_denied_and_no_answer(
+    home: Home, directory: Path
+) -> None:
+    """Also where it tells of no item; nobody else is asked."""
+    body = (
+        "running(); answer(copied(), turn=dict(id='t3'))\n"
+        "say(id='r', method='item/commandExecution/requestApproval',\n"
+        "    params=dict(threadId='copy', command='x'))\n"
+        "json.loads(sys.stdin.readline())['result'] == {'decision': 'decline'} or sys.exit()\n"
+        "asked('turn/interrupt'); item('agentMessage', 'copy', text='no'); end('copy', 't3')\n"
+        "asked('thread/unsubscribe'); end('main', 't2'); asked('nothing')\n"
+    )
+    async with codex(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
+        await spoken(process.turn("one"))
+        turn = process.turn("two")
+        await first(turn)
+        with pytest.raises(AsideFailed, match="asked to use a tool"):
+            await process.aside("?")
+        assert await spoken_after(turn, "a") == "a"
+
+
 async def test_a_question_of_codex_that_is_given_up_early_is_stopped_when_it_begins(
     home: Home, directory: Path
 ) -> None:
@@ -395,9 +416,3 @@ async def test_a_server_whose_tools_need_no_permission_is_left_out_of_codex_ques
         "mcp_servers.free.enabled": False,
         "mcp_servers.other.default_tools_approval_mode": "prompt",
     }
-
-
-async def test_an_agent_that_can_not_answer_beside_says_so(home: Home) -> None:
-    async with agent_process(home, "demo") as (process, _):
-        with pytest.raises(AsideFailed):
-            await process.aside("?")
