@@ -53,7 +53,7 @@ async def status(asked: Asked) -> Answer:
     if view.postponed_until_ms:
         left = max(view.postponed_until_ms - now_ms(), 0)
         running = f"Postponed for {in_words(left)}: {view.postponed}"
-    waiting = max(view.waiting - (1 if view.turn else 0), 0)
+    waiting = max(view.waiting - view.taken, 0)
     if waiting:
         running += (
             f"; {_count(waiting, 'message')} more wait" if waiting > 1 else "; one more waits"
@@ -92,7 +92,7 @@ async def queue(asked: Asked) -> Answer:
     view = await asked.fleet.sessions.view(asked.session.sid)
     if wanted := asked.rest.lower():
         if wanted not in get_args(QueueMode):
-            return Answer(f"The modes are {', '.join(MODES)}.")
+            return Answer(f"There is no such mode: the modes are {', '.join(MODES)}.")
         if not asked.is_owner:
             return Answer("The mode is changed by owners of this installation.")
         before = (view and view.queue) or QueueOverride()

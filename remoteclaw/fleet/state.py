@@ -58,6 +58,8 @@ class SessionState:
 
     turn: str | None
     """The turn that is recorded and not finished."""
+    taken: int
+    """How many entries that turn is about, those that have joined it included; 0 without one."""
     attempt: int
     phase: str | None
     finished_turn: str | None
@@ -148,6 +150,7 @@ class SessionState:
             busy_since_ms=_ms(text.get("busy_since_ms")),
             last_heard_ms=_ms(text.get("last_heard_ms")) or 0,
             turn=text.get("turn"),
+            taken=len(_ids(text.get("batch"))) + len(_ids(text.get("steered"))),
             attempt=int(text.get("attempt", 0)),
             phase=text.get("phase"),
             finished_turn=text.get("finished_turn"),
@@ -167,7 +170,7 @@ class SessionState:
             task_entry=text.get("task_entry"),
             retried_entry=text.get("retried_entry"),
             told_entry=text.get("told_entry"),
-            unreported=tuple(filter(None, text.get("unreported", "").split(","))),
+            unreported=_ids(text.get("unreported")),
             **more,
         )
 
@@ -175,6 +178,10 @@ class SessionState:
 def pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
     """Return a hash that a script returns as names and values in turn."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _ids(text: str | None) -> tuple[str, ...]:
+    return tuple(text.split(",")) if text else ()
 
 
 def _ms(text: str | None) -> int | None:

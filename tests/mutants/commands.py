@@ -255,4 +255,10 @@ MUTANTS = (
         after="pass",
         test="test_an_operator_answers_a_question_by_numbers",
     ),
+    Mutant(
+        "a message that waits although the turn has it",
+        before="max(view.waiting - view.taken, 0)",
+        after="max(view.waiting - 1, 0)",
+        test="test_status_says_that_what_has_joined_waits_no_more",
+    ),
 )

@@ -1,10 +1,14 @@
 """Messages that are answered beside a running turn: each verdict, each failure, and each crash."""
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from remoteclaw.commands.asked import Answer, Asked
+from remoteclaw.commands.looking import queue, status
+from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.asides import AsideEnd, Asides
 from remoteclaw.fleet.inbound import Accepted
@@ -34,6 +38,23 @@ def asked(stack: Stack) -> list[dict[str, Any]]:
     text = (stack.home.path / "workspaces" / "main" / "asides").read_text()
     lines = [line for line in text.splitlines() if line.startswith("[remoteclaw ")]
     return [json.loads(line.removeprefix("[remoteclaw ").removesuffix("]")) for line in lines]
+
+
+async def told(
+    stack: Stack, first: Accepted, command: Callable[[Asked], Awaitable[Answer]], rest: str = ""
+) -> str:
+    """Return what a command answers in the chat."""
+    asked = Asked(
+        id="1",
+        rest=rest,
+        session=first.session,
+        sender="alice",
+        is_owner=True,
+        fleet=stack.fleet,
+        config=load_config(stack.home.config_file, {}),
+        home=stack.home,
+    )
+    return (await command(asked)).text
 
 
 async def verdict(stack: Stack, accepted: Accepted) -> str:
@@ -145,6 +166,18 @@ async def test_a_message_for_the_running_work_joins_it(agent: Stack) -> None:
     assert (await agent.outcome(second)).status == "steered"
     outcome = await agent.outcome(first)
     assert said(outcome).startswith("heard wait, knew - & work and the tests too")
+
+
+async def test_status_says_that_what_has_joined_waits_no_more(agent: Stack) -> None:
+    first, task = await busy(agent)
+    await agent.reached(await agent.append("work and the tests too"), "steered")
+    assert (await told(agent, first, status)).startswith("Running for ")
+    assert "waits" not in await told(agent, first, status)
+    assert await verdict(agent, await agent.append("later x")) == "later"
+    assert "; one more waits." in await told(agent, first, status)
+    assert "no such mode" in await told(agent, first, queue, "nonsense")
+    go(agent)
+    await task
 
 
 async def test_a_stop_ends_the_turn_and_is_answered_behind_it(agent: Stack) -> None:

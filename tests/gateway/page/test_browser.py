@@ -13,6 +13,32 @@ from tests.support.browser import PHONE, logged_in, write
 from tests.support.doors import gateway_process, opened
 from tests.support.stack import Stack
 
+#: claude at work on something long, and asked something meanwhile.
+WORKS_ON = r"""
+echo(heard())
+block = dict(type='tool_use', id='1', name='Bash', input=dict(command='make'))
+say(type='assistant', message=dict(content=[block]))
+asked = heard('control_request')
+import re
+key = re.search(r'answered:([0-9a-f]+)', asked['request']['question'])[1]
+say(type='control_response', response=dict(subtype='success', request_id=asked['request_id'],
+    response=dict(response=f'Half of it.\n[[answered:{key}]]')))
+while not os.path.exists('GO_ON'): time.sleep(0.01)
+result('made')
+heard()
+"""
+
+#: Notes in the page what goes of a turn at work.
+WATCH = """
+window.gone = [];
+const stop = document.querySelector(".stop"), messages = document.querySelector(".messages");
+new MutationObserver(() => stop.hidden && gone.push("stop")).observe(stop, {attributes: true});
+new MutationObserver((changes) => {
+  for (const { removedNodes } of changes)
+    for (const node of removedNodes) if (node.className === "live") gone.push("live");
+}).observe(messages, {childList: true});
+"""
+
 
 def answers(page: Page) -> Locator:
     return page.locator(".message.agent")
@@ -45,6 +71,30 @@ async def test_a_turn_is_streamed_and_stopped(browser: Browser, stack: Stack) ->
         await page.get_by_role("button", name="Stop").click()
         await expect(page.locator(".live")).to_be_hidden()
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+
+
+async def test_an_answer_beside_a_turn_ends_nothing_of_the_turn(
+    browser: Browser, stack: Stack, directory: Path
+) -> None:
+    body = WORKS_ON.replace("GO_ON", str(directory / "go on"))
+    command = list(claude_script(directory, body))
+    stack.configure({"runtime": "claude", "command": command}, queue={"mode": "aside"})
+    await stack.start_worker()
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await write(page, "make it")
+        await expect(page.locator(".tool-use")).to_contain_text("Bash")
+        await expect(page.locator(".live")).to_be_visible()
+        await page.evaluate(WATCH)
+        await write(page, "how far are you?")
+        await expect(answers(page)).to_contain_text("Half of it.")
+        await expect(answers(page).locator(".quote")).to_have_text("how far are you?")
+        await write(page, "/status")  # by its answer, the page has heard of the outcome, too
+        await expect(answers(page)).to_have_count(2)
+        assert await page.evaluate("window.gone") == []
+        (directory / "go on").touch()
+        await expect(answers(page)).to_have_count(3)
+        await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+        await expect(page.locator(".live")).to_be_hidden()
 
 
 async def test_files_go_both_ways(browser: Browser, stack: Stack) -> None:

@@ -94,8 +94,8 @@ export function chatView(link, asks, conversation = null) {
     if (!here || payload?.sessionKey !== here.sessionKey) return;
     if (event === "session.live") return frame.showLive(payload, here.agent);
     if (event === "session.outcome") {
-      frame.running(false, { isArriving: Boolean(payload.reply) && payload.turn !== answered });
-      look(payload.turn, 60);
+      frame.ended(payload.turn, Boolean(payload.reply) && payload.turn !== answered);
+      look(payload.turn ?? "", 60);
     }
   }
 
@@ -148,7 +148,7 @@ export function chatView(link, asks, conversation = null) {
       event.usage ? took(event.usage) : null,
       marksOf(event, isOwn));
     if (event.turn && !isEarlier) answered = event.turn;
-    const shown = event.turn && !isEarlier ? frame.arrived(made, event.text) : made;
+    const shown = event.turn && !isEarlier ? frame.arrived(made, event.text, event.turn) : made;
     if (shown === made) frame.put(made, event.at + Math.min(parts(event.id)[1], 1023) / 1024);  // in one millisecond, too
     if (event.card) cards.set(event.card.id, shown);
     if (event.card) show(event.card.id);

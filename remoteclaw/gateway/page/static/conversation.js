@@ -72,8 +72,12 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
     messages.insertBefore(made, before);
   }
 
-  /** Show an answer: live text becomes it, or else makes room. Return the element that it has. */
-  function arrived(made, text) {
+  /** Whether another turn is shown at work: what is answered beside that one ends nothing. */
+  const isBeside = (turn) => timer !== null && turn !== now.turn;
+
+  /** Show a turn's answer: live text becomes it, or else makes room. Return the element that it has. */
+  function arrived(made, text, turn) {
+    if (isBeside(turn)) return made;
     const shown = live.become(made, text);
     if (!shown) live.hide();
     return shown ?? made;
@@ -96,6 +100,11 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
     else live.hide();
   }
 
+  /** Take that a message has its outcome, by a turn or none. */
+  function ended(turn, isArriving) {
+    if (!isBeside(turn)) running(false, { isArriving });
+  }
+
   /** Show what is going on, as `session.live` tells it; `who` works. */
   function showLive(told, who = "agent") {
     grown(() => {
@@ -115,5 +124,5 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
     live.tick(atMs - now.since_ms);
   }
 
-  return { element, messages, title, about, doing, put, arrived, clear, grown, above, offerEarlier, complain, running, showLive };
+  return { element, messages, title, about, doing, put, arrived, clear, grown, above, offerEarlier, complain, running, ended, showLive };
 }

@@ -59,7 +59,7 @@ export function sessionView(link, sessionKey, asks) {
       known.clear();
       offer(before);
     }
-    show(items, (made, { role, text }) => role === "agent" ? frame.arrived(made, text) : made);
+    show(items, (made, { role, text, turn }) => role === "agent" ? frame.arrived(made, text, turn) : made);
   }
 
   function offer(before) {
@@ -85,7 +85,7 @@ export function sessionView(link, sessionKey, asks) {
   function told({ event, payload }) {
     if (!key || payload?.sessionKey !== key) return;
     if (event === "session.live") frame.showLive(payload, agent);
-    if (event === "session.outcome") look(payload.turn, OF_TURN).catch(() => {});  // once it is back, it looks again
+    if (event === "session.outcome") look(payload.turn ?? "", OF_TURN).catch(() => {});  // once it is back, it looks again
   }
 
   function close() {
