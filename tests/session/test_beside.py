@@ -236,10 +236,11 @@ async def test_an_aside_settles_before_the_next_batch_is_planned(agent: Stack) -
     first, task = await busy(agent)
     second = await agent.append("slow x")
     await agent.reached(second, "aside")
-    go(agent)  # the turn ends while the question is open, and the answer comes behind it
+    go(agent)  # the turn ends while the question is open
+    assert (await agent.outcome(first)).status == "done"
+    (agent.home.path / "workspaces" / "main" / "later").touch()  # and then its answer comes
     await task
 
-    assert (await agent.outcome(first)).status == "done"
     assert said(await agent.outcome(second)) == "beside: x"
     assert "slow x" not in prompts(agent).split('"meanwhile"')[0]
 

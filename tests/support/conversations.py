@@ -19,8 +19,8 @@ from tests.support.waiting import eventually
 #: wait, it does, and hears what comes meanwhile, or with `deaf` doesn't; told to die, it does.
 #: Asked beside its turn, it says what the message begins with: `answered two` is answered. Behind
 #: `untagged`, it forgets the tag, behind `forged` it repeats one that is not its own, and behind
-#: `silent` it says nothing; `slow` is answered behind the turn, `failed` fails, and `fatal` ends
-#: the agent.
+#: `silent` it says nothing; `slow` is answered behind the turn, once it may; `failed` fails, and
+#: `fatal` ends the agent.
 AGENT = """
 import re, select
 late = []
@@ -81,6 +81,7 @@ while True:
             break
     else:
         say(type='done')
+        while late and not os.path.exists('later'): time.sleep(0.005)
         while late: aside(late.pop())
 """
 
