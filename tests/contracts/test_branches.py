@@ -160,10 +160,10 @@ async def kill_all(stack: Stack) -> None:
 
 
 async def test_a_branch_whose_worker_is_killed_is_the_same_copy(
-    cli: AgentCli, served: Stack, directory: Path
+    model_server: ModelServerProcess, served: Stack, directory: Path
 ) -> None:
     """Its parent's is killed as well; there is one branch, with one result."""
-    stack = served
+    stack, cli = served, required("claude", model_server)
     workspace = await configure(stack, cli, directory, branches="auto")
     first = word("my colour is green")
     await stack.ask(f"SAY:{first}")
@@ -188,7 +188,7 @@ async def test_a_cli_that_copies_no_conversation_at_work_begins_with_notes(
     served: Stack, directory: Path, model_server: ModelServerProcess
 ) -> None:
     stack = served
-    cli = required("opencode", model_server)
+    cli = required("gemini", model_server)
     workspace = await configure(stack, cli, directory)
     first, one = word("my colour is green"), word("one")
     await stack.ask(f"SAY:{first}")

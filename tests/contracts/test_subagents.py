@@ -160,9 +160,7 @@ async def results_of(stack: Stack, sid: str, count: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "taken"), [("claude", "joined"), ("codex", "joined"), ("gemini", "waiting")]
-)
+@pytest.mark.parametrize(("name", "taken"), [("codex", "joined")])
 async def test_a_task_is_told_something_while_it_works_and_after(
     stack: Stack, directory: Path, name: str, taken: str, model_server: ModelServerProcess
 ) -> None:

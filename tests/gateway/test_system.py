@@ -66,7 +66,7 @@ async def test_an_owner_s_agent_reads_what_holds_and_no_secret(stack: Stack) -> 
 
     assert "canary" not in text
     assert told.config["fleet"]["workers"] == 7  # from the environment
-    assert told.config["queue"]["mode"] == "collect"  # from nowhere
+    assert told.config["queue"]["mode"] == "aside"  # from nowhere
     assert told.config["redis"]["url"] == "***"
     main = told.config["agents"]["main"]
     assert (main["model"], main["env"]) == ("large", {"KEY": "***"})

@@ -309,7 +309,6 @@ async def test_a_worker_with_a_message_that_joins_its_turn_at(
         ("aside_end", "answered"),
         ("aside_end", "work"),
         ("aside_end", "stop"),
-        ("aside_end", "later"),
     ],
 )
 async def test_a_worker_with_a_message_beside_its_turn_at(
@@ -345,7 +344,7 @@ async def test_a_worker_with_a_message_beside_its_turn_at(
 
 
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
-@pytest.mark.parametrize("step", ["aside_move", "begin", "mark", "finish"])
+@pytest.mark.parametrize("step", ["aside_move", "begin", "finish"])
 async def test_a_worker_that_moves_a_message_to_a_branch_at(
     lab: Lab, step: str, side: Side, what_happens: object
 ) -> None:
@@ -503,7 +502,7 @@ async def test_a_worker_with_a_task_of_another_session_at(
 
 
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
-@pytest.mark.parametrize("step", ["steer", "finish", "close"])
+@pytest.mark.parametrize("step", ["steer", "finish"])
 async def test_a_worker_whose_task_is_told_something_at(
     lab: Lab, step: str, side: Side, what_happens: object
 ) -> None:
