@@ -64,6 +64,10 @@ class Batch:
     """How often the agent was asked in attempts that were postponed."""
     told: str = ""
     """What the person was told of the postponement, as `postpone()` was given it."""
+    has_below: bool = True
+    """False when the session has started no other one."""
+    has_beside: bool = True
+    """False when nothing was said beside its turns that the agent has not been told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,7 @@ class Turns:
         if reply[0] == b"missing":
             return None
         verdict, turn, attempt, before, entries, forgiven, begun_left_out = reply[:7]
-        busy_since, queue, resumed, tries, told, model, project = reply[7:]
+        busy_since, queue, resumed, tries, told, model, project, below, beside = reply[7:]
         self._lease.state = replace(
             self._lease.state,
             busy_since_ms=int(busy_since),
@@ -176,6 +180,8 @@ class Turns:
             is_resumed=resumed == b"1",
             tries=int(tries),
             told=told.decode(),
+            has_below=bool(below),
+            has_beside=bool(beside),
         )
         return self._batch
 

@@ -558,7 +558,7 @@ MUTANTS = (
     ),
     Mutant(
         "a turn that isn't told what works for its conversation",
-        before="working=self._lease.work.below,",
+        before="working=self._lease.work.below if attempt.batch.has_below else None,",
         after="",
         test="test_the_next_turn_of_the_conversation_is_told_what_works_for_it",
     ),

@@ -6,7 +6,8 @@
 -- → begun|stopped|dropped|missing, turn, attempt, furthest phase of the attempts before, entries, attempts
 --   that were cut off on purpose, ids that the agent is only told of, when the session became busy,
 --   its own queue settings, 1 if the attempt before was postponed, tries so far, what the person was told
---   of that, its own model, the project that the turn works in
+--   of that, its own model, the project that the turn works in, 1 if the session has started others, 1 if
+--   something was said beside its turns
 -- Of some ids, oldest first: those that a stop covers if it covers the first one, else all. So a stop
 -- that comes between two messages ends the one and not the other.
 local function up_to_stop(ids, stop)
@@ -120,4 +121,6 @@ end
 local state = redis.call('HMGET', keys.state, 'busy_since_ms', 'queue_settings', 'is_resumed', 'tries', 'told',
   'model', 'turn_project')
 return {verdict, turn, attempt, before, entries, forgiven, mentioned, state[1], state[2] or '',
-  state[3] or '0', state[4] or '0', state[5] or '', state[6] or '', state[7] or ''}
+  state[3] or '0', state[4] or '0', state[5] or '', state[6] or '', state[7] or '',
+  redis.call('EXISTS', 'rc:kids:' .. string.match(keys.state, '{.-}')),
+  redis.call('EXISTS', 'rc:beside:' .. string.match(keys.state, '{.-}'))}
