@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-import orjson
-
 from remoteclaw.bridge.data import clean
-from remoteclaw.bridge.turn_prompt import about_entry, clock, meanwhile_of, note_of, on_one_line
+from remoteclaw.bridge.turn_prompt import about_entry, clock, meanwhile_of, note_of, with_header
 from remoteclaw.bridge.work import work_of
 from remoteclaw.messages import AsideVerdict, Entry, ReplyPayload, Work
 
@@ -43,28 +41,29 @@ MOST_WAITING = 10
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What goes on while the question is asked."""
+    """The running turn at the moment of the question, and what waits or works beside it."""
 
     about: Sequence[str] = ()
     """The messages that the running turn answers."""
     since_ms: int = 0
+    """The start of the turn, in milliseconds since 1970."""
     doing: str = ""
     """The tool that runs, or ran last."""
     said: str = ""
-    """What the agent has said in the turn, or the end of it."""
+    """The words of the agent in the turn so far, or the end of them."""
     waiting: Sequence[str] = ()
-    """What else waits for an answer."""
+    """The texts of other messages that wait for an answer."""
     requests: Sequence[str] = ()
-    """What the turn waits for people to decide."""
+    """The requests to people that are open, in words."""
     tasks: Sequence[Work] = ()
-    """What works for the session."""
+    """The tasks and branches of the session."""
     beside: Sequence[Mapping[str, Any]] = ()
-    """What was said beside the turn so far."""
+    """The exchanges beside turns of which the agent has not been told (`Asides.beside`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """What an agent has said beside its turn."""
+    """The answer of an agent to a question beside its turn."""
 
     verdict: AsideVerdict
     payloads: Sequence[ReplyPayload] = ()
@@ -113,7 +112,7 @@ def build_question(
         header["meanwhile"] = meanwhile_of(running.beside, zone)
     if history:
         header["conversation_before"] = [*map(note_of, history)]
-    return f"[remoteclaw {on_one_line(orjson.dumps(header).decode())}]\n\n{entry.message.text}"
+    return with_header(header, entry.message.text)
 
 
 def read_verdict(answer: str, key: str) -> tuple[AsideVerdict, str]:

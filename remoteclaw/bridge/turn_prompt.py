@@ -24,7 +24,7 @@ __all__ = [
     "clock",
     "meanwhile_of",
     "note_of",
-    "on_one_line",
+    "with_header",
 ]
 
 #: How much is shown of a message that was left out, in characters.
@@ -112,7 +112,12 @@ def build_turn_prompt(
     text = turn.entries[0].message.text
     if more:
         text = "\n".join(_in_lines(entry.message.text) for entry in turn.entries)
-    return f"[remoteclaw {on_one_line(orjson.dumps(header).decode())}]\n\n{text}"
+    return with_header(header, text)
+
+
+def with_header(header: Mapping[str, Any], text: str) -> str:
+    """Return a text behind RemoteClaw's line about it."""
+    return f"[remoteclaw {_on_one_line(orjson.dumps(header).decode())}]\n\n{text}"
 
 
 def meanwhile_of(beside: Sequence[Mapping[str, Any]], zone: str | None) -> list[dict[str, Any]]:
@@ -151,7 +156,7 @@ def _in_lines(text: str) -> str:
     return _BREAKS.sub("\n", text)
 
 
-def on_one_line(json: str) -> str:
+def _on_one_line(json: str) -> str:
     """Return JSON with an escape for every character that could be read as the end of a line.
 
     Such characters can only be in strings, and so can what turns the direction of writing.

@@ -1,4 +1,4 @@
-"""What works for a session, in the words of a turn's line and in those for people."""
+"""Tasks and branches of a session, as a turn's line tells them to the agent."""
 
 from collections.abc import Sequence
 from typing import Any, Literal

@@ -254,7 +254,8 @@ def label_session(session: str, name: str | None, remove: bool) -> None:
 @click.option(
     "--mode",
     type=click.Choice(["aside", "collect", "followup", "steer", "interrupt"]),
-    help="One turn for all of them, a turn for each, to the agent at work, or in its place.",
+    help="Beside the running turn, one turn for all of them, a turn for each, to the agent at "
+    "work, or in its place.",
 )
 @click.option(
     "--debounce-ms",

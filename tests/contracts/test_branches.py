@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,12 +11,11 @@ import orjson
 import pytest
 
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.host.process import is_alive
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.doors import gateway_process
+from tests.support.kills import kill_all
 from tests.support.prefixes import added, asked
-from tests.support.processes import children
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -141,22 +138,6 @@ async def test_a_branch_changes_nothing(cli: AgentCli, served: Stack, directory:
         assert 'branches = "auto"' in said
     assert await stack.ask("SHELL:touch written") is not None
     assert (workspace / "written").exists()
-
-
-async def kill_all(stack: Stack) -> None:
-    """Kill every work-horse, and let their sessions be taken over at once."""
-    horses = [horse for worker in stack.workers for horse in children(worker.pid)]
-    for horse in horses:
-        os.kill(horse, signal.SIGKILL)
-    released = 0
-
-    async def are_all_released() -> bool:
-        nonlocal released
-        released += await stack.fleet.sweeper.release_dead(stack.home.host_id, is_alive)
-        return released >= len(horses)
-
-    await eventually(are_all_released)
-    await stack.fleet.sweeper.sweep()
 
 
 async def test_a_branch_whose_worker_is_killed_is_the_same_copy(

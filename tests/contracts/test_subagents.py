@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
-import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,10 @@ import pytest
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.host.process import is_alive
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.doors import gateway_process
-from tests.support.processes import children
+from tests.support.kills import kill_all
 from tests.support.stack import Stack, said
 from tests.support.waiting import HANG_S, eventually
 
@@ -51,22 +48,6 @@ async def begun(stack: Stack, sid: str) -> int:
     """Return how many attempts a session's running turn has had, once its agent was asked."""
     state: Any = await stack.fleet.scripts.client.hgetall(keys.state(sid))
     return int(state.get(b"attempt", 0)) if state.get(b"phase") == b"tool" else 0
-
-
-async def kill_all(stack: Stack) -> None:
-    """Kill every work-horse, and let their sessions be taken over at once."""
-    horses = [horse for worker in stack.workers for horse in children(worker.pid)]
-    for horse in horses:
-        os.kill(horse, signal.SIGKILL)
-    released = 0
-
-    async def are_all_released() -> bool:
-        nonlocal released
-        released += await stack.fleet.sweeper.release_dead(stack.home.host_id, is_alive)
-        return released >= len(horses)
-
-    await eventually(are_all_released)
-    await stack.fleet.sweeper.sweep()
 
 
 async def told(stack: Stack, sid: str) -> list[str]:

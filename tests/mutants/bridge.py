@@ -125,10 +125,9 @@ MUTANTS = (
     ),
     Mutant(
         "a header of several lines",
-        before="on_one_line(orjson.dumps(header).decode())",
+        before="_on_one_line(orjson.dumps(header).decode())",
         after="orjson.dumps(header).decode()",
         test="test_the_header_is_one_line_for_whoever_reads_it",
-        within="turn_prompt",
     ),
     Mutant(
         "a tool that may not take its time",
