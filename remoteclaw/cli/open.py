@@ -1,6 +1,6 @@
 """The command `open`."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +12,7 @@ from remoteclaw.host.terminal import login_name
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
+    from remoteclaw.tools.base import Scope
 
 __all__ = ["open_page", "page_link"]
 
@@ -30,7 +31,7 @@ def _check_name(context: click.Context, parameter: click.Parameter, name: str | 
 )
 @click.option(
     "--scope",
-    type=click.Choice(["read", "write", "admin"]),
+    type=click.Choice(["read", "write", "terminal", "admin"]),
     default="admin",
     show_default=True,
     help="What the browser may do; each includes those before it.",
@@ -43,9 +44,7 @@ def _check_name(context: click.Context, parameter: click.Parameter, name: str | 
     help="How long the login lasts.",
 )
 @with_fleet
-async def open_page(
-    fleet: "Fleet", name: str | None, scope: Literal["read", "write", "admin"], days: int
-) -> None:
+async def open_page(fleet: "Fleet", name: str | None, scope: "Scope", days: int) -> None:
     """Print a link to the page that logs a browser in, once.
 
     It is good for ten minutes.
@@ -62,7 +61,7 @@ async def page_link(
     address: str,
     *,
     name: str | None = None,
-    scope: Literal["read", "write", "admin"] = "admin",
+    scope: "Scope" = "admin",
     days: int = 30,
 ) -> str:
     """Return a link to the page at an address, with a new code."""

@@ -1,6 +1,6 @@
 """The commands `token …`."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,7 @@ from remoteclaw.host.terminal import one_line
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.tokens import TokenView
+    from remoteclaw.tools.base import Scope
 
 __all__ = ["check_name", "token"]
 
@@ -32,7 +33,7 @@ def check_name(_context: click.Context, _parameter: click.Parameter, name: str) 
 @click.argument("name", callback=check_name)
 @click.option(
     "--scope",
-    type=click.Choice(["read", "write", "admin"]),
+    type=click.Choice(["read", "write", "terminal", "admin"]),
     default="read",
     show_default=True,
     help="What it may do; each includes those before it.",
@@ -44,9 +45,7 @@ def check_name(_context: click.Context, _parameter: click.Parameter, name: str) 
     help="How long it is valid. [default: until it is revoked]",
 )
 @with_fleet
-async def create_token(
-    fleet: "Fleet", name: str, scope: Literal["read", "write", "admin"], days: int | None
-) -> None:
+async def create_token(fleet: "Fleet", name: str, scope: "Scope", days: int | None) -> None:
     """Make a token and print it, once. NAME says whose it is."""
     valid_ms = None if days is None else days * 24 * 3600 * 1000
     made, view = await fleet.tokens.create(name, scope, valid_ms)

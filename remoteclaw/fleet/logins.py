@@ -1,7 +1,6 @@
 """Logins to the page: codes that are good once, each for an operator's token of its own."""
 
 import secrets
-from typing import Literal
 
 import orjson
 
@@ -9,6 +8,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.tokens import Tokens, TokenView
 from remoteclaw.host.tokens import digest
+from remoteclaw.tools.base import Scope
 
 __all__ = ["CODE_S", "Logins"]
 
@@ -23,9 +23,7 @@ class Logins:
         self._scripts = scripts
         self._tokens = tokens
 
-    async def create(
-        self, name: str, scope: Literal["read", "write", "admin"], valid_ms: int
-    ) -> str:
+    async def create(self, name: str, scope: Scope, valid_ms: int) -> str:
         """Return a code; who has it becomes the operator `name`, for so long."""
         code = secrets.token_urlsafe(24)
         kept = orjson.dumps({"name": name, "scope": scope, "valid_ms": valid_ms})

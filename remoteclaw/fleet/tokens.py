@@ -6,7 +6,6 @@ Only their digests are kept, and a digest from Redis is no token.
 import functools
 import logging
 from dataclasses import dataclass
-from typing import Literal
 
 import orjson
 from pydantic import TypeAdapter
@@ -14,6 +13,7 @@ from pydantic import TypeAdapter
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.host.tokens import digest, is_same, new_operator_token, token_id_of
+from remoteclaw.tools.base import Scope
 
 __all__ = ["TokenView", "Tokens"]
 
@@ -27,7 +27,7 @@ class TokenView:
 
     id: str
     name: str
-    scope: Literal["read", "write", "admin"]
+    scope: Scope
     digest: str
     """SHA-256 of the whole token."""
     created_ms: int
@@ -41,9 +41,7 @@ class Tokens:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
-    async def create(
-        self, name: str, scope: Literal["read", "write", "admin"], valid_ms: int | None
-    ) -> tuple[str, TokenView]:
+    async def create(self, name: str, scope: Scope, valid_ms: int | None) -> tuple[str, TokenView]:
         """Return a new token, which can't be read again, and what is kept of it."""
         token_id, token = new_operator_token()
         now = await self._scripts.now_ms()

@@ -5,16 +5,9 @@ What a principal may do comes from its token alone, never from what it says of i
 
 from dataclasses import dataclass
 
-from remoteclaw.tools.catalog import Scope
+from remoteclaw.tools.base import SCOPES, Scope
 
 __all__ = ["Agent", "Operator", "Principal"]
-
-#: What each scope includes.
-_INCLUDES: dict[Scope, frozenset[Scope]] = {
-    "read": frozenset(("read",)),
-    "write": frozenset(("read", "write")),
-    "admin": frozenset(("read", "write", "admin")),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +27,7 @@ class Operator:
 
     def has(self, scope: Scope) -> bool:
         """Whether the token's scope is this one or includes it."""
-        return scope in _INCLUDES[self.scope]
+        return SCOPES.index(scope) <= SCOPES.index(self.scope)
 
 
 @dataclass(frozen=True, slots=True)

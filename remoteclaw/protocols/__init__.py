@@ -1,14 +1,16 @@
 """The seams: protocols between the parts."""
 
 # The names of the package; each is listed where it is defined.
-from remoteclaw.protocols import agent, bridge, channel, platform
+from remoteclaw.protocols import agent, bridge, channel, platform, terminal
 from remoteclaw.protocols.agent import *  # noqa: F403
 from remoteclaw.protocols.bridge import *  # noqa: F403
 from remoteclaw.protocols.channel import *  # noqa: F403
 from remoteclaw.protocols.platform import *  # noqa: F403
+from remoteclaw.protocols.terminal import *  # noqa: F403
 
 __all__: list[str] = []
 __all__ += agent.__all__
 __all__ += bridge.__all__
 __all__ += channel.__all__
 __all__ += platform.__all__
+__all__ += terminal.__all__

@@ -9,6 +9,7 @@ from pydantic.alias_generators import to_camel
 from remoteclaw.described import DescribedModel
 
 __all__ = [
+    "SCOPES",
     "ChatId",
     "Effect",
     "Limit",
@@ -24,8 +25,10 @@ __all__ = [
     "check_characters",
 ]
 
-#: What an operator's token may do; each includes those before it.
-Scope = Literal["read", "write", "admin"]
+#: What an operator's token may do; each includes those before it. `terminal` is a shell: who types
+#: into an agent's own program may have it run any command.
+Scope = Literal["read", "write", "terminal", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 #: What a call changes: nothing, what is sent to a chat, something in a chat, a session, a cron job,
 #: or RemoteClaw itself.
 Effect = Literal["none", "message", "operation", "session", "job", "system"]

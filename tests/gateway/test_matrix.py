@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 #: Who asks, beside operators whose token is not valid. Those of one session are agents: of the
 #: owner, of somebody else, of somebody whose tools are limited; between turns; with a token that
 #: another one has followed; and of another session, which names the first one.
-OPERATORS = ("read", "write", "admin")
+OPERATORS = ("read", "write", "terminal", "admin")
 AGENTS = ("owner", "stranger", "limited", "idle")
 NOBODY = ("none", "wrong", "expired", "revoked", "stale")
 PRINCIPALS = (*NOBODY, *OPERATORS, *AGENTS, "elsewhere")
@@ -60,7 +60,7 @@ async def token_of(stack: Stack, principal: str) -> AsyncIterator[tuple[str | No
     tokens = stack.fleet.tokens
     if principal in ("none", "wrong"):
         yield {"none": None, "wrong": "0" * 64}[principal], None
-    elif principal in ("read", "write", "admin"):
+    elif principal in OPERATORS:
         yield (await tokens.create("x", principal, None))[0], None  # type: ignore[arg-type]
     elif principal == "revoked":
         token, view = await tokens.create("x", "admin", None)

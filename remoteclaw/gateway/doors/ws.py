@@ -31,6 +31,7 @@ from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.page.chats import Opening
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.messages import SessionKey
+from remoteclaw.tools.base import SCOPES
 from remoteclaw.tools.catalog import METHODS, Result
 
 __all__ = ["PROTOCOL", "Connection", "WebSocketDoor"]
@@ -240,7 +241,7 @@ class Connection:
     async def _hello(self, principal: Principal) -> dict[str, Any]:
         """Return the first answer, with what the client may call."""
         if isinstance(principal, Operator):
-            role, scopes = "operator", [s for s in ("read", "write", "admin") if principal.has(s)]
+            role, scopes = "operator", [s for s in SCOPES if principal.has(s)]
             methods = [m.name for m in METHODS.values() if principal.has(m.scope)]
             events = ["tick", "shutdown", *EVENTS]
         else:
