@@ -32,7 +32,9 @@ __all__ = [
 ]
 
 #: Why the gateway refuses a call: it makes no sense, who calls may not, there is no such thing, it
-#: can't be done now, it took too long, or the agent's turn is over, or none runs.
+#: can't be done now, it took too long, or the agent's turn is over, or none runs; it is at odds
+#: with what is there, or what it is about is gone; it is too large, it is not taken as it is, or it
+#: is asked for too often.
 CallError = Literal[
     "INVALID_REQUEST",
     "UNAUTHORIZED",
@@ -42,6 +44,11 @@ CallError = Literal[
     "TIMEOUT",
     "TURN_OVER",
     "NO_TURN",
+    "CONFLICT",
+    "GONE",
+    "TOO_LARGE",
+    "REFUSED",
+    "TOO_MANY",
     "INTERNAL",
 ]
 
@@ -99,9 +106,13 @@ class LeaseLost(RemoteClawError):
 class CallRefused(RemoteClawError):
     """Raised when a call of the gateway can't be answered; its text is for the caller."""
 
-    def __init__(self, code: CallError, message: str) -> None:
+    def __init__(
+        self, code: CallError, message: str, *, retry_after_s: float | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
+        self.retry_after_s = retry_after_s
+        """When it may be asked for again, in seconds, where that is known."""
 
 
 class PlatformRefused(RemoteClawError):

@@ -5,6 +5,7 @@ was made to lead here (DNS rebinding) is in the header Host. So both are compare
 X-Forwarded-* and other headers that any client can write are ignored.
 """
 
+import math
 import re
 from collections.abc import Callable
 from typing import TypeVar
@@ -62,17 +63,30 @@ _STATUS: dict[CallError, int] = {
     "TURN_OVER": 403,
     "NO_TURN": 403,
     "NOT_FOUND": 404,
+    "CONFLICT": 409,
+    "GONE": 410,
+    "TOO_LARGE": 413,
+    "REFUSED": 422,
+    "TOO_MANY": 429,
     "INTERNAL": 500,
     "UNAVAILABLE": 503,
     "TIMEOUT": 503,
 }
 
 
-def refusal(code: CallError, message: str, *, status: int | None = None) -> Response:
+def refusal(
+    code: CallError,
+    message: str,
+    *,
+    status: int | None = None,
+    retry_after_s: float | None = None,
+) -> Response:
     """Return a refusal, behind which the connection is closed: more of a body may be coming."""
     headers = {"connection": "close"}
     if code == "UNAUTHORIZED":
         headers["www-authenticate"] = "Bearer"
+    if retry_after_s is not None:
+        headers["retry-after"] = str(max(1, math.ceil(retry_after_s)))
     error = {"code": code, "message": message}
     return JSONResponse({"ok": False, "error": error}, status or _STATUS[code], headers)
 
@@ -153,6 +167,9 @@ class Bearer:
 class TooLarge(CallRefused):
     """Raised for a body that is too large."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__("TOO_LARGE", message)
+
 
 async def body_of(request: Request, most: int = MOST_BYTES) -> bytes:
     """Return the body of a request.
@@ -163,7 +180,7 @@ async def body_of(request: Request, most: int = MOST_BYTES) -> bytes:
     async for part in request.stream():
         body += part
         if len(body) > most:
-            raise TooLarge("INVALID_REQUEST", f"The body is larger than {most} bytes.")
+            raise TooLarge(f"The body is larger than {most} bytes.")
     return bytes(body)
 
 
@@ -183,8 +200,7 @@ async def answer_of_error(_request: Request, error: Exception) -> Response:
         case ClientDisconnect():
             return Response(status_code=400)
         case CallRefused():
-            status = 413 if isinstance(error, TooLarge) else None
-            return refusal(error.code, str(error), status=status)
+            return refusal(error.code, str(error), retry_after_s=error.retry_after_s)
         case MessageRefused():
             return refusal("INVALID_REQUEST", str(error))
         case _:

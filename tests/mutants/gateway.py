@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a refusal that doesn't say when to ask again",
+        before='headers["retry-after"] = ',
+        after="_ = ",
+        test="test_a_refusal_is_the_same_through_both_doors",
+    ),
+    Mutant(
         "a reaction of a person that is shown as a message",
         before="is_reaction = params.reaction is not None",
         after="is_reaction = False",

@@ -36,8 +36,8 @@ class FilesDoor:
             name = query.get("name", "")
             try:
                 content = await body_of(request, MAX_ATTACHMENT_BYTES)
-            except TooLarge as error:
-                raise TooLarge(error.code, TOO_LARGE.format(one_line(name, most=60))) from None
+            except TooLarge:
+                raise TooLarge(TOO_LARGE.format(one_line(name, most=60))) from None
             file = await gateway.fleet.blobs.put(session.sid, name, content, chat=session)
         told = {"name": file.name, "mimeType": file.mime_type, "size": file.size, "blob": file.blob}
         return JSONResponse(told)

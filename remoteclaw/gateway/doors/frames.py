@@ -1,12 +1,13 @@
 """Frames of the WebSocket protocol 3, and results as JSON."""
 
 import logging
+import math
 from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import ConfigDict, Field, ValidationError
 
-from remoteclaw.errors import CallRefused
+from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.tools.base import Id
 from remoteclaw.tools.catalog import Params, Result
 
@@ -14,6 +15,8 @@ __all__ = ["Connect", "Request", "encoded", "error_frame", "explained", "result_
 
 #: How large an answer may be, in bytes: a long conversation's history fits.
 MOST_ANSWER_BYTES = 6 * 1024 * 1024
+#: What may work when it is asked for again.
+RETRYABLE: frozenset[CallError] = frozenset(("UNAVAILABLE", "TIMEOUT", "TOO_MANY"))
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +78,10 @@ def result_frame(frame_id: str, payload: bytes) -> bytes:
     return orjson.dumps(frame)
 
 
-def error_frame(frame_id: str, code: str, message: str) -> bytes:
+def error_frame(frame_id: str, refusal: CallRefused) -> bytes:
     """Return the response to a request that was refused."""
-    error = {"code": code, "message": message, "retryable": code in ("UNAVAILABLE", "TIMEOUT")}
+    retryable = refusal.code in RETRYABLE
+    error: dict[str, Any] = {"code": refusal.code, "message": str(refusal), "retryable": retryable}
+    if refusal.retry_after_s is not None:
+        error["retryAfterMs"] = math.ceil(refusal.retry_after_s * 1000)
     return orjson.dumps({"type": "res", "id": frame_id, "ok": False, "error": error})

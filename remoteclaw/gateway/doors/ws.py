@@ -223,15 +223,16 @@ class Connection:
                 raise CallRefused("UNAUTHORIZED", "connect needs a valid token in auth.token.")
             hello = await self._hello(principal)
         except ValidationError as error:
-            self._post(error_frame(frame_id, "INVALID_REQUEST", f"connect: {explained(error)}."))
+            why = f"connect: {explained(error)}."
+            self._post(error_frame(frame_id, CallRefused("INVALID_REQUEST", why)))
             self.end(1008, "connect makes no sense.")
             return False
         except CallRefused as error:
-            self._post(error_frame(frame_id, error.code, str(error)))
+            self._post(error_frame(frame_id, error))
             self.end(1008, str(error)[:120])
             return False
         except (RedisUnavailable, RedisRefused) as error:
-            self._post(error_frame(frame_id, "UNAVAILABLE", str(error)))
+            self._post(error_frame(frame_id, CallRefused("UNAVAILABLE", str(error))))
             self.end(1013, "Redis can't be reached.")
             return False
         self.principal = principal
@@ -270,7 +271,7 @@ class Connection:
             request = Request.model_validate(frame)
         except ValidationError as error:
             why = f"The frame: {explained(error)}."
-            self._post(error_frame(frame_id, "INVALID_REQUEST", why))
+            self._post(error_frame(frame_id, CallRefused("INVALID_REQUEST", why)))
             return
         if self._closing is None:
             call = tasks.create_task(self._answer(request))
@@ -295,11 +296,11 @@ class Connection:
             )
             self._post(result_frame(request.id, self.payload(result)))
         except CallRefused as error:
-            self._post(error_frame(request.id, error.code, str(error)))
+            self._post(error_frame(request.id, error))
             if error.code == "UNAUTHORIZED":
                 self.end(1008, "This token is not valid any more.")
         except (RedisUnavailable, RedisRefused) as error:
-            self._post(error_frame(request.id, "UNAVAILABLE", str(error)))
+            self._post(error_frame(request.id, CallRefused("UNAVAILABLE", str(error))))
 
     def payload(self, result: Result) -> bytes:
         """Return a result as JSON. Raises `CallRefused`."""
