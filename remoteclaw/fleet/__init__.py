@@ -25,6 +25,7 @@ from remoteclaw.fleet.receipts import Receipts
 from remoteclaw.fleet.replies import Replies
 from remoteclaw.fleet.sessions import Sessions
 from remoteclaw.fleet.sweep import Sweeper
+from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.fleet.tokens import Tokens
 from remoteclaw.fleet.usage import UsageLedger
 from remoteclaw.fleet.wait_limit import WaitLimit
@@ -59,6 +60,7 @@ class Fleet:
     replies: Replies
     sessions: Sessions
     sweeper: Sweeper
+    terminals: Terminals
     tokens: Tokens
     usage: UsageLedger
     wait_limit: WaitLimit
@@ -99,6 +101,7 @@ class Fleet:
             replies=Replies(scripts),
             sessions=Sessions(scripts, waker),
             sweeper=Sweeper(scripts, waker, workers, asks),
+            terminals=Terminals(scripts, waker),
             tokens=tokens,
             usage=UsageLedger(scripts),
             wait_limit=WaitLimit(scripts, workers),

@@ -22,6 +22,7 @@ from remoteclaw.messages import (
     Origin,
     Provenance,
     SessionKey,
+    TerminalWish,
 )
 
 __all__ = [
@@ -59,7 +60,7 @@ INCOMPLETE = (
     "and send it within an hour."
 )
 #: The form in which entries are written. Readers leave a higher number to newer workers.
-ENTRY_VERSION = 6
+ENTRY_VERSION = 7
 #: An entry as Redis has it: its id, and its fields as a list (from scripts) or a map.
 RawEntry = tuple[bytes, list[bytes] | dict[bytes, bytes]]
 PERHAPS_SENT = (
@@ -222,6 +223,7 @@ def encode_entry(
     copy_of: tuple[str, str] | None = None,
     notes: str | None = None,
     moved: Moved | None = None,
+    terminal: TerminalWish | None = None,
 ) -> bytes:
     """Return the JSON of a message on its session's stream.
 
@@ -249,6 +251,8 @@ def encode_entry(
         data["notes"] = notes
     if moved:
         data["moved"] = moved.model_dump(exclude_none=True)
+    if terminal:
+        data["terminal"] = terminal.model_dump(exclude_none=True)
     return orjson.dumps(data)
 
 
@@ -272,6 +276,8 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         is_command = cast(bool | None, data.get("is_command"))
         copied, notes = data.get("copy_of"), cast(str | None, data.get("notes"))
         moved = Moved.model_validate(data["moved"]) if "moved" in data else None
+        wish = data.get("terminal")
+        terminal = TerminalWish.model_validate(wish) if wish is not None else None
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it is damaged ({type(error).__name__})") from None
     stopped = int(flat.get(b"stopped", 0))
@@ -287,4 +293,5 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         copy_of=(str(copied[0]), str(copied[1])) if copied else None,
         notes=notes,
         moved=moved,
+        terminal=terminal,
     )

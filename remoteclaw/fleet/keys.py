@@ -79,6 +79,10 @@ WEB = "rc:web"
 PAIRED = "rc:paired"
 #: Hash: strangers who ask to be let in, by the code that they were told, as JSON; an hour.
 PAIRING = "rc:pairing"
+#: Sorted set: sessions whose terminals are open, or about to be, by when that was asked for (ms).
+TERMINALS = "rc:ttys"
+#: Channel: names each session whose terminal has changed.
+TERMINAL = "rc:tty"
 #: RQ's own: every worker, and every queue.
 RQ_WORKERS, RQ_QUEUES = "rq:workers", "rq:queues"
 
@@ -384,6 +388,23 @@ def position(provider: str, account: str) -> str:
 def moved(provider: str, account: str) -> str:
     """Hash: the first ids of chats that their platform has given another one, by that."""
     return f"rc:moved:{provider}:{account}"
+
+
+def terminal(sid: str) -> str:
+    """Hash: the session's terminal as people see it: state, activity, who opened it and who types,
+    size, title, and how far its transcript was told; 8 days."""
+    return f"rc:tty:{{{sid}}}"
+
+
+def terminal_events(sid: str) -> str:
+    """Stream: what cockpits are told of the session: states, and messages of its terminal; the last
+    2,000, 7 days."""
+    return f"rc:ev:{{{sid}}}"
+
+
+def terminal_opens(who: str) -> str:
+    """Hash: how often a person may open a terminal now, and since when; until it is full again."""
+    return f"rc:opens:{quote(who, safe='')}"
 
 
 def account(provider: str, account: str) -> str:

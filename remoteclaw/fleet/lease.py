@@ -72,6 +72,8 @@ class Lease:
     work: TurnWork = field(init=False)
     newest_read: str = "0-0"
     """The newest entry that `entries()` has read."""
+    is_given_away: bool = False
+    """Whether it was given to the holder of a terminal, or may have been."""
 
     def __post_init__(self) -> None:  # noqa: D105 - it makes the turns of this lease
         self.turns, self.work = Turns(self), TurnWork(self)
@@ -227,7 +229,15 @@ class Lease:
                         await anext(news)
                 except TimeoutError:
                     raise LeaseLost("the lease could not be renewed: Redis is away") from None
-                told(*await self._renew())
+                if self.is_given_away:
+                    return
+                try:
+                    news_of_turn = await self._renew()
+                except LeaseLost:
+                    if self.is_given_away:
+                        return
+                    raise
+                told(*news_of_turn)
 
     async def _renew(self) -> tuple[str, str]:
         """Renew the lease for its whole time; return stop mark and newest entry."""

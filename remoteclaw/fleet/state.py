@@ -68,6 +68,13 @@ class SessionState:
     """Why it waits although there is work, as an error's category; None if it doesn't."""
     postponed_until_ms: int | None
 
+    terminal: dict[str, Any] | None
+    """The terminal that the running turn has started (`fleet.terminals.Place`)."""
+    held: str | None
+    """The process to which the lease was given with that terminal: its holder."""
+    terminal_entry: str | None
+    """The entry that opens, or has opened, a terminal, and is not finished."""
+
     has_remembered: bool
     """Whether its conversation ever had an id of a CLI, which may have expired since."""
     agent_process: dict[str, Any] | None
@@ -156,6 +163,9 @@ class SessionState:
             finished_turn=text.get("finished_turn"),
             postponed=text.get("postponed_reason") if until_ms else None,
             postponed_until_ms=until_ms,
+            terminal=orjson.loads(text["terminal"]) if "terminal" in text else None,
+            held=text.get("held"),
+            terminal_entry=text.get("terminal_entry"),
             has_remembered="has_remembered" in text,
             agent_process=orjson.loads(agent_process) if agent_process else None,
             grant=text.get("grant"),

@@ -17,6 +17,7 @@ __all__ = [
     "Origin",
     "Provenance",
     "Said",
+    "TerminalWish",
     "Turn",
     "hops_of",
     "origin_of",
@@ -32,8 +33,9 @@ __all__ = [
 Deliver = Literal["channel", "caller", "parent"]
 #: Who wrote an entry: a person in a chat, another session's agent, the clock, a session that was
 #: started for a task, as its result; an operator, who ends the conversation with it, and whose
-#: text says why; or a person's answer to a request whose turn is over.
-Origin = Literal["chat", "session", "cron", "result", "operator", "verdict"]
+#: text says why; a person's answer to a request whose turn is over; or a person who opens a
+#: terminal.
+Origin = Literal["chat", "session", "cron", "result", "operator", "verdict", "terminal"]
 
 #: What becomes of a message that an agent was asked about beside its running turn: it is
 #: `answered`, joins the turn as `work`, has a `branch` of its own, has the turn `stop`, or waits
@@ -67,6 +69,19 @@ class Moved(BaseModel):
     """The message's entry there."""
     now: tuple[Said, ...] = ()
     """What the running turn of that conversation was about."""
+
+
+class TerminalWish(BaseModel):
+    """A terminal as a person wants it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    by: str
+    """Who opens it."""
+    cols: int
+    rows: int
+    subdir: str | None = None
+    """Where in the workspace it begins, as a relative path."""
 
 
 class Provenance(BaseModel):
@@ -125,6 +140,8 @@ class Entry:
     copy."""
     moved: Moved | None = None
     """Of a person's message that was moved to a branch: where it came from."""
+    terminal: TerminalWish | None = None
+    """Of the opening of a terminal: how it is wanted. The message's text is its first prompt."""
     unreadable: str = ""
     """Of a damaged entry: why it can't be read. Its message only says where to answer it."""
 

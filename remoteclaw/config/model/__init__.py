@@ -19,6 +19,7 @@ from remoteclaw.config.model.hooks import HooksConfig
 from remoteclaw.config.model.queue import DropPolicy, QueueConfig, QueueMode, QueueOverride
 from remoteclaw.config.model.redis import RedisConfig
 from remoteclaw.config.model.sessions import RecordConfig, ResetConfig, SessionsConfig
+from remoteclaw.config.model.terminals import TerminalsConfig
 from remoteclaw.config.model.tools import GroupConfig, Profile, SenderConfig, ToolsConfig
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "ResetConfig",
     "SenderConfig",
     "SessionsConfig",
+    "TerminalsConfig",
     "TokenConfig",
     "ToolsConfig",
     "accounts_of",

@@ -16,6 +16,7 @@ from remoteclaw.config.model.queue import QueueConfig
 from remoteclaw.config.model.redis import RedisConfig
 from remoteclaw.config.model.section import Section, check_names
 from remoteclaw.config.model.sessions import RecordConfig, ResetConfig, SessionsConfig
+from remoteclaw.config.model.terminals import TerminalsConfig
 from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE
 from remoteclaw.errors import ConfigError
@@ -50,6 +51,7 @@ class Config(Section):
     queue: QueueConfig = QueueConfig()
     sessions: SessionsConfig = SessionsConfig()
     record: RecordConfig = RecordConfig()
+    terminals: TerminalsConfig = TerminalsConfig()
     hooks: HooksConfig = HooksConfig()
 
     @field_validator("agents")

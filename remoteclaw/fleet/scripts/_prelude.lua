@@ -107,8 +107,11 @@ end
 
 -- No turn is recorded any more.
 local function forget_turn(state)
+  local turn, opening = unpack(redis.call('HMGET', state, 'turn', 'terminal_entry'))
+  if opening and opening == turn then redis.call('HDEL', state, 'terminal_entry') end
   redis.call('HDEL', state, 'turn', 'batch', 'attempt', 'phase', 'attempt_nonce', 'phase_before', 'published_count',
-    'forgiven_attempts', 'left_out', 'steered', 'postponed_reason', 'is_resumed', 'tries', 'told', 'doing', 'progress')
+    'forgiven_attempts', 'left_out', 'steered', 'postponed_reason', 'is_resumed', 'tries', 'told', 'doing', 'progress',
+    'terminal', 'held')
 end
 
 -- The RQ queue for a session's hints: that of the host which has its agent, while a worker of that

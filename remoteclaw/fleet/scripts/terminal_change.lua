@@ -1,0 +1,22 @@
+-- Change what people see of a terminal, and tell it.
+-- keys: state, record, events
+-- args: epoch, sid, changes, event?, keep_ms, events_ms
+--   changes: fields and values, as JSON
+local fence = fenced(keys.state, args.epoch)
+if fence then return fence end
+local is_new, now = false, now_ms()
+for name, value in pairs(cjson.decode(args.changes)) do
+  if redis.call('HGET', keys.record, name) ~= value then
+    redis.call('HSET', keys.record, name, value)
+    is_new = true
+    if name == 'state' or name == 'activity' then redis.call('HSET', keys.record, 'since_ms', now) end
+  end
+end
+redis.call('PEXPIRE', keys.record, args.keep_ms)
+if not is_new then return 0 end
+if args.event then
+  redis.call('XADD', keys.events, 'MAXLEN', '~', 2000, '*', 'event', args.event)
+  redis.call('PEXPIRE', keys.events, args.events_ms)
+end
+redis.call('PUBLISH', 'rc:tty', args.sid)
+return 1

@@ -1,0 +1,43 @@
+-- Accept the opening of a terminal: an entry like any other, unless one is open, or too many are.
+-- uses: entries
+-- keys: inbound, state, active, sessions, seen, terminals, record, opens
+-- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, by, host, most, most_per_person,
+--   per_minute, burst, fields, keep_ms
+--   fields: what the record begins with, as JSON
+-- → accepted|duplicate|open|full|host|person|rate, entry id or nothing, queue if a hint is due else nothing, ms to wait
+local seen = redis.call('GET', keys.seen)
+if seen then return {'duplicate', seen, queue_if_scheduled(keys.state), 0} end
+local opening = redis.call('HGET', keys.state, 'terminal_entry')
+if opening then return {'open', opening, queue_if_scheduled(keys.state), 0} end
+if is_full_for('messages') then return {'full', '', '', 0} end
+-- Those that were finished since are no more counted. Their keys can't be given to a script.
+local on_host, of_person = 0, 0
+for _, sid in ipairs(redis.call('ZRANGE', keys.terminals, 0, -1)) do
+  if redis.call('HEXISTS', 'rc:st:{' .. sid .. '}', 'terminal_entry') == 0 then
+    redis.call('ZREM', keys.terminals, sid)
+  else
+    local host, by = unpack(redis.call('HMGET', 'rc:tty:{' .. sid .. '}', 'host', 'by'))
+    if host == args.host then on_host = on_host + 1 end
+    if by == args.by then of_person = of_person + 1 end
+  end
+end
+if on_host >= tonumber(args.most) then return {'host', '', '', 0} end
+if of_person >= tonumber(args.most_per_person) then return {'person', '', '', 0} end
+-- A bucket that is filled as time passes: `burst` more than one a minute's share at once.
+local now, most = now_ms(), tonumber(args.burst)
+local each_ms = 60000 / tonumber(args.per_minute)
+local left, since = unpack(redis.call('HMGET', keys.opens, 'left', 'since_ms'))
+left = math.min(most, (tonumber(left) or most) + (now - (tonumber(since) or now)) / each_ms)
+if left < 1 then return {'rate', '', '', math.ceil((1 - left) * each_ms)} end
+redis.call('HSET', keys.opens, 'left', left - 1, 'since_ms', now)
+redis.call('PEXPIRE', keys.opens, math.ceil(most * each_ms))
+local id, queue = accept(keys, args)
+redis.call('HSET', keys.state, 'terminal_entry', id)
+redis.call('ZADD', keys.terminals, now, args.sid)
+redis.call('DEL', keys.record)
+for name, value in pairs(cjson.decode(args.fields)) do redis.call('HSET', keys.record, name, value) end
+redis.call('HSET', keys.record, 'host', args.host, 'by', args.by, 'entry', id, 'opened_ms', now, 'since_ms', now)
+redis.call('PEXPIRE', keys.record, args.keep_ms)
+redis.call('SET', keys.seen, id, 'PX', args.dedupe_ms)
+redis.call('PUBLISH', 'rc:tty', args.sid)
+return {'accepted', id, queue, 0}

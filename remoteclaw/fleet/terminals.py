@@ -1,0 +1,481 @@
+"""Terminals: which are open, who holds their sessions, what people see of them.
+
+A terminal is the turn of an entry. Once its program runs, its lease belongs to the program's
+holder: it is renewed while that lives, by the host's gateway or sweep.
+"""
+
+import contextlib
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
+
+import orjson
+
+from remoteclaw.clock import boottime, now_ms
+from remoteclaw.config.model import TerminalsConfig
+from remoteclaw.errors import CallRefused
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.inbound import (
+    APPEND_S,
+    DEDUPE_MS,
+    FULL,
+    GRACE_MS,
+    Accepted,
+    encode_entry,
+    entry_args,
+    entry_keys,
+)
+from remoteclaw.fleet.state import STATE_MS
+from remoteclaw.fleet.wake import Waker
+from remoteclaw.messages import SessionKey, TerminalWish
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet.lease import Lease
+
+__all__ = ["Event", "Held", "Place", "Renewed", "TerminalRecord", "TerminalTurn", "Terminals"]
+
+#: How long what cockpits are told is kept, in milliseconds.
+EVENTS_MS = 7 * 24 * 3600 * 1000
+#: How many more than a minute's share may be opened at once.
+BURST = 3
+#: How long a change of what people see is tried, in seconds; the next one tells more.
+CHANGE_S = 5.0
+#: How many events are read at once.
+MOST_EVENTS = 500
+
+State = Literal["starting", "live", "parked", "exited", "crashed", "lost"]
+#: The states of a terminal that is there.
+OPEN: frozenset[str] = frozenset(("starting", "live"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a turn has started a terminal, and what has to be known to end and to settle it."""
+
+    turn: str
+    path: str
+    """Where its holder listens."""
+    key: str
+    """The secret that the holder is asked with."""
+    files: str
+    """The directory of what outlives it: what the holder leaves, and the CLI's own notes."""
+    ended: str
+    """The file in that directory in which the holder says how it ended."""
+    runtime: str
+    workspace: str
+    cwd: str
+    """Where it began: the workspace, or below it."""
+    places: Mapping[str, str]
+    """The variables that say where the CLI keeps its files."""
+    conversation: str | None
+    """The CLI's id of the conversation, where it was known before the start."""
+    name: str
+    """The conversation's name in the session map."""
+    position: str
+    """How far that conversation's transcript went before the start."""
+    by: str
+    host: str
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminalRecord:
+    """A terminal as people see it."""
+
+    sid: str
+    key: SessionKey
+    agent: str
+    name: str
+    host: str
+    state: State
+    reason: str
+    """Why it crashed; else empty."""
+    needs: str
+    """What it waits for while it starts."""
+    activity: str
+    waiting_for: str
+    title: str
+    by: str
+    writer: str
+    viewers: int
+    cols: int
+    rows: int
+    conversation: str | None
+    resumable: bool
+    since_ms: int
+    opened_ms: int
+    exit: int | None
+    entry: str
+    """The entry that has opened it."""
+    position: str
+    """How far its transcript was told."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is there, or about to be."""
+        return self.state in OPEN
+
+    @classmethod
+    def decode(cls, sid: str, fields: Mapping[bytes, bytes]) -> Self:
+        """Return what is kept. Raises KeyError or ValueError if it can't be read."""
+        text = {name.decode(): value.decode() for name, value in fields.items()}
+        session = SessionKey.parse(text["key"])
+        return cls(
+            sid=sid,
+            key=session,
+            agent=session.agent,
+            name=text.get("name", ""),
+            host=text.get("host", ""),
+            state=cast(State, text["state"]),
+            reason=text.get("reason", ""),
+            needs=text.get("needs", ""),
+            activity=text.get("activity", "unknown"),
+            waiting_for=text.get("waiting_for", ""),
+            title=text.get("title", ""),
+            by=text.get("by", ""),
+            writer=text.get("writer", ""),
+            viewers=int(text.get("viewers", 0)),
+            cols=int(text.get("cols", 0)),
+            rows=int(text.get("rows", 0)),
+            conversation=text.get("conversation") or None,
+            resumable=text.get("resumable") == "1",
+            since_ms=int(text.get("since_ms", 0)),
+            opened_ms=int(text.get("opened_ms", 0)),
+            exit=int(text["exit"]) if text.get("exit") else None,
+            entry=text.get("entry", ""),
+            position=text.get("position", ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A session whose lease belongs to the holder of its terminal."""
+
+    sid: str
+    session: SessionKey
+    epoch: str
+    place: Place
+    holder: str
+    """The holder's process, as `host.process.identity` writes one."""
+    stop_entry: str
+    """Up to which entry all is stopped; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """What the holder's session has come to."""
+
+    stop: str
+    """The id up to which all is stopped; empty for none."""
+    said: str
+    """The newest entry of a person."""
+    newest: str
+    """The newest entry."""
+    sent_at: float
+    """When the renewal was sent, on `boottime()`: the holder may live 0.9 of the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that cockpits are told of a session."""
+
+    id: str
+    told: dict[str, Any]
+
+
+class TerminalTurn:
+    """The writes of a turn that opens a terminal, each refused once the lease is lost."""
+
+    def __init__(self, lease: "Lease") -> None:
+        self._lease = lease
+
+    async def place(self, place: Place) -> None:
+        """Record where the terminal is about to be started."""
+        await self._lease.run_fenced(
+            "terminal_place",
+            {},
+            {
+                "turn": place.turn,
+                "place": orjson.dumps(asdict(place)),
+                "outcomes": keys.outcome_prefix(self._lease.sid),
+                "detail": f"a terminal of {place.runtime}",
+            },
+        )
+
+    async def hold(self, turn: str, holder: str, *, hold_s: float) -> str:
+        """Give the lease to a holder's process; return its epoch.
+
+        From here on the lease is another one's, and so is every write.
+        """
+        lease = self._lease
+        lease.is_given_away = True
+        epoch: bytes = await lease.run_fenced(
+            "hold",
+            {"active": keys.ACTIVE, "record": keys.terminal(lease.sid)},
+            {
+                "nonce": uuid.uuid4().hex,
+                "sid": lease.sid,
+                "turn": turn,
+                "holder": f"{lease.host} {holder}",
+                "hold_ms": int(hold_s * 1000),
+                "grace_ms": GRACE_MS,
+            },
+        )
+        return epoch.decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Terminals:
+    """The terminals of the fleet."""
+
+    _scripts: Scripts
+    _waker: Waker
+
+    async def open(
+        self,
+        session: SessionKey,
+        wish: TerminalWish,
+        *,
+        prompt: str,
+        people: Sequence[str],
+        call: str,
+        host: str,
+        name: str,
+        limits: TerminalsConfig,
+    ) -> tuple[Accepted, bool]:
+        """Have a session's terminal opened; return the entry, and whether it is a new one.
+
+        The same `call` again, and an opening where one is open, open nothing. `people` are those on
+        whose behalf it is, and `host` the one that is to have it. Raises `CallRefused`.
+        """
+        fields = {
+            "v": "1",
+            "key": str(session),
+            "name": name,
+            "state": "starting",
+            "activity": "unknown",
+            "cols": str(wish.cols),
+            "rows": str(wish.rows),
+        }
+        message = session.message(
+            id=f"terminal-{call}", text=prompt or " ", from_="operator", timestamp=now_ms()
+        )
+        entry = encode_entry(message, "caller", "terminal", people=people, terminal=wish)
+        status, entry_id, queue, wait_ms = await self._scripts.run(
+            "terminal_open",
+            keys={
+                **entry_keys(session),
+                "seen": keys.dedupe(session, message.id),
+                "terminals": keys.TERMINALS,
+                "record": keys.terminal(session.sid),
+                "opens": keys.terminal_opens(wish.by),
+            },
+            args={
+                **entry_args(session, entry),
+                "dedupe_ms": DEDUPE_MS,
+                "lane": "agents",
+                "by": wish.by,
+                "host": host,
+                "most": limits.max,
+                "most_per_person": limits.max_per_person,
+                "per_minute": limits.opens_per_minute,
+                "burst": BURST,
+                "fields": orjson.dumps(fields),
+                "keep_ms": STATE_MS,
+            },
+            deadline=boottime() + APPEND_S,
+        )
+        match status:
+            case b"full":
+                raise CallRefused("UNAVAILABLE", FULL)
+            case b"host":
+                raise CallRefused(
+                    "TOO_MANY",
+                    f"{limits.max} terminals are open on this host, and more may not be "
+                    "([terminals] max): park one.",
+                    retry_after_s=60.0,
+                )
+            case b"person":
+                raise CallRefused(
+                    "TOO_MANY",
+                    f"You have {limits.max_per_person} terminals open, and more may not be "
+                    "([terminals] max_per_person): park one.",
+                    retry_after_s=60.0,
+                )
+            case b"rate":
+                raise CallRefused(
+                    "TOO_MANY",
+                    f"Terminals are opened too often: again in {int(wait_ms) / 1000:.0f} s.",
+                    retry_after_s=int(wait_ms) / 1000,
+                )
+        await self._waker.try_hint(session, queue.decode())
+        is_new = status == b"accepted"
+        return Accepted(session, entry_id.decode(), not is_new), is_new
+
+    # -- what people see -----------------------------------------------------------------------
+
+    async def record(self, sid: str) -> TerminalRecord | None:
+        """Return a session's terminal; None if it has had none within the last days."""
+        found = await self._scripts.call(self._scripts.client.hgetall, keys.terminal(sid))
+        return TerminalRecord.decode(sid, found) if found else None
+
+    async def list(self) -> Sequence[TerminalRecord]:
+        """Return those that are open, oldest first."""
+        client = self._scripts.client
+        sids = await self._scripts.call(client.zrange, keys.TERMINALS, 0, -1)
+        return await self.records([sid.decode() for sid in sids])
+
+    async def records(self, sids: Sequence[str]) -> Sequence[TerminalRecord]:
+        """Return the terminals of some sessions, those that have had one."""
+        client = self._scripts.client
+
+        async def look() -> Sequence[Mapping[bytes, bytes]]:
+            pipeline = client.pipeline(transaction=False)
+            for sid in sids:
+                pipeline.hgetall(keys.terminal(sid))
+            return [*await pipeline.execute()]
+
+        found = await self._scripts.call(look) if sids else []
+        return [
+            TerminalRecord.decode(sid, fields)
+            for sid, fields in zip(sids, found, strict=True)
+            if fields
+        ]
+
+    async def change(
+        self, sid: str, epoch: str, *, event: Mapping[str, Any] | None = None, **changes: Any
+    ) -> bool:
+        """Change what people see of a terminal; False if it was so already.
+
+        `event` is told to cockpits if it is new. None stands for an empty value. Raises `LeaseLost`
+        for an owner that is none any more.
+        """
+        return bool(
+            await self._scripts.run(
+                "terminal_change",
+                keys=_keys(sid),
+                args={
+                    "epoch": epoch,
+                    "sid": sid,
+                    "changes": orjson.dumps({name: _text(it) for name, it in changes.items()}),
+                    "event": orjson.dumps(event) if event else None,
+                    "keep_ms": STATE_MS,
+                    "events_ms": EVENTS_MS,
+                },
+                deadline=boottime() + CHANGE_S,
+            )
+        )
+
+    # -- those that are held -------------------------------------------------------------------
+
+    async def held(self, host: str) -> Sequence[Held]:
+        """Return the sessions of a host whose leases belong to holders."""
+        client = self._scripts.client
+        sids = await self._scripts.call(client.zrange, keys.TERMINALS, 0, -1)
+
+        async def look() -> Sequence[Sequence[bytes | None]]:
+            pipeline = client.pipeline(transaction=False)
+            names = ["key", "epoch", "terminal", "held", "status", "lease_until_ms", "stop_entry"]
+            for sid in sids:
+                pipeline.hmget(keys.state(sid.decode()), names)
+            return [*await pipeline.execute()]
+
+        found = []
+        for sid, fields in zip(sids, await self._scripts.call(look) if sids else [], strict=True):
+            key, epoch, place, holder, status, until, stop = [
+                value.decode() if value is not None else "" for value in fields
+            ]
+            if status != "running" or not holder or not place or int(until or 0) == 0:
+                continue
+            owner, _, process = holder.partition(" ")
+            if owner != host:
+                continue
+            with contextlib.suppress(ValueError, TypeError):
+                where = Place(**orjson.loads(place))
+                session = SessionKey.parse(key)
+                found.append(Held(sid.decode(), session, epoch, where, process, stop))
+        return found
+
+    async def renew(self, held: Held, *, hold_s: float) -> Renewed:
+        """Hold a terminal's session for longer. Raises `LeaseLost` if it is not its own."""
+        sent_at = boottime()
+        stop, said, newest = await self._scripts.run(
+            "renew_held",
+            keys={"state": keys.state(held.sid), "active": keys.ACTIVE},
+            args={
+                "epoch": held.epoch,
+                "sid": held.sid,
+                "hold_ms": int(hold_s * 1000),
+                "grace_ms": GRACE_MS,
+            },
+            deadline=sent_at + CHANGE_S,
+        )
+        return Renewed(stop.decode(), said.decode(), newest.decode(), sent_at)
+
+    # -- what cockpits are told ----------------------------------------------------------------
+
+    async def note(
+        self,
+        sid: str,
+        epoch: str,
+        *,
+        before: str,
+        position: str,
+        told: Sequence[Mapping[str, Any]],
+    ) -> bool:
+        """Tell what a transcript has behind a position, once; False if another is further."""
+        return bool(
+            await self._scripts.run(
+                "terminal_note",
+                keys=_keys(sid),
+                args={
+                    "epoch": epoch,
+                    "sid": sid,
+                    "before": before,
+                    "position": position,
+                    "events_ms": EVENTS_MS,
+                    "told": [orjson.dumps(event) for event in told],
+                },
+                deadline=boottime() + CHANGE_S,
+            )
+        )
+
+    async def events(
+        self, sid: str, after: str = "-", *, count: int = MOST_EVENTS
+    ) -> Sequence[Event]:
+        """Return what was told behind an event, oldest first; "-" is the beginning."""
+        client = self._scripts.client
+        start = after if after == "-" else f"({after}"
+        found = await self._scripts.call(
+            client.xrange, keys.terminal_events(sid), start, count=count
+        )
+        return [Event(each.decode(), orjson.loads(fields[b"event"])) for each, fields in found]
+
+    async def edges(self, sid: str) -> tuple[str, str]:
+        """Return the ids of the first and of the last event; empty where there is none."""
+        client, name = self._scripts.client, keys.terminal_events(sid)
+
+        async def look() -> Sequence[Sequence[tuple[bytes, Any]]]:
+            pipeline = client.pipeline(transaction=False)
+            pipeline.xrange(name, count=1)
+            pipeline.xrevrange(name, count=1)
+            return [*await pipeline.execute()]
+
+        first, last = await self._scripts.call(look)
+        return (first[0][0].decode(), last[0][0].decode()) if first and last else ("", "")
+
+
+def _keys(sid: str) -> dict[str, str]:
+    return {
+        "state": keys.state(sid),
+        "record": keys.terminal(sid),
+        "events": keys.terminal_events(sid),
+    }
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return str(int(value)) if isinstance(value, bool) else str(value)
