@@ -20,9 +20,9 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from remoteclaw.chat.conversation import Conversation
 from remoteclaw.chat.editor import LEAVING, ChatCompleter, Editor, Interrupts
 from remoteclaw.chat.indicator import SPIN_S
-from remoteclaw.chat.link import Address
 from remoteclaw.chat.paint import Look, Painter
 from remoteclaw.chat.screen import Screen
+from remoteclaw.client.link import Address
 from remoteclaw.errors import RemoteClawError
 
 __all__ = ["Chat"]

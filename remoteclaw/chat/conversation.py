@@ -9,8 +9,8 @@ from typing import Any
 from remoteclaw.chat.editor import KEYS
 from remoteclaw.chat.files import Files
 from remoteclaw.chat.indicator import ending
-from remoteclaw.chat.link import Address, GatewayRefused, Link
 from remoteclaw.chat.screen import Screen
+from remoteclaw.client.link import Address, GatewayRefused, Link
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.host.terminal import one_line
 

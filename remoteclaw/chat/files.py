@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.chat.link import Address
+from remoteclaw.client.link import Address
 from remoteclaw.errors import MessageRefused, RemoteClawError
 from remoteclaw.host.files import about_file, save_file
 

@@ -74,7 +74,7 @@ async def until_told(chat: "Chat") -> None:
 def chat_here(home: "Home", target: "Target") -> "Chat":
     """Return a chat with the gateway of this state directory."""
     from remoteclaw.chat.app import Chat
-    from remoteclaw.chat.link import Address, GatewayMissing
+    from remoteclaw.client.link import Address, GatewayMissing
     from remoteclaw.gateway.token_file import token_files
 
     owners = token_files(home.path)[0]
@@ -94,7 +94,7 @@ def chat_here(home: "Home", target: "Target") -> "Chat":
 
 def _far(home: "Home", url: str, target: "Target") -> "Chat":
     from remoteclaw.chat.app import Chat
-    from remoteclaw.chat.link import Address, GatewayMissing
+    from remoteclaw.client.link import Address, GatewayMissing
 
     token = os.environ.get("REMOTECLAW_GATEWAY_TOKEN", "").strip()
     if not token:

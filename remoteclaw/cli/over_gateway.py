@@ -9,10 +9,10 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from remoteclaw.chat.link import Address, GatewayMissing, Link
 from remoteclaw.cli.files import read_files
 from remoteclaw.cli.outcome import Told, Wait, complain_of_no_workers
 from remoteclaw.cli.output import complain
+from remoteclaw.client.link import Address, GatewayMissing, Link
 from remoteclaw.errors import PerhapsSent
 from remoteclaw.gateway.token_file import token_files
 

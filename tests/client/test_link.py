@@ -1,4 +1,4 @@
-"""The link of a chat to the gateway: kept up, and each thing done once."""
+"""The link of a client to the gateway: kept up, and each thing done once."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.chat.link import Address, GatewayMissing, GatewayRefused, Link
+from remoteclaw.client.link import Address, GatewayMissing, GatewayRefused, Link
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.address import listen_privately
 from tests.support.doors import gateway_process, opened, own_token
