@@ -6,36 +6,25 @@ agent's tree is ended.
 
 import asyncio
 import contextlib
-import errno
 import os
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from remoteclaw.holder.wire import (
+    ANSWER_S,
+    END_S,
+    PROTOCOL,
+    Connection,
+    LaunchFailed,
+    joined,
+    reap_holders,
+    start_holder,
+)
+
 __all__ = ["HolderClient", "HolderLaunch", "LaunchFailed"]
-
-PROTOCOL = "1"
-#: The longest wait for an answer of the holder, in seconds: it takes milliseconds, unless the
-#: machine is out of memory or the process is stopped.
-ANSWER_S = 10.0
-#: The longest wait for the end of a tree, in seconds: one of grace, then SIGKILL until all is gone.
-END_S = 15.0
-
-_children: set[int] = set()
-_HERE = str(Path(__file__).parent)
-# Imported instead of run as a script, so that Python caches its byte code: 3 ms of a cold start.
-_BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv[1]); import program; program.main()"
-
-
-class LaunchFailed(Exception):
-    """Raised when the CLI could not be executed; `errno` says why."""
-
-    def __init__(self, errno: int) -> None:
-        super().__init__(os.strerror(errno))
-        self.errno = errno
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +47,14 @@ class HolderLaunch:
         return self.run_dir / "holder.sock"
 
 
-class HolderClient:
+class HolderClient(Connection):
     """An attached holder: the CLI's pipes, and a connection that keeps the CLI alive."""
 
     def __init__(self, sock: socket.socket, path: Path) -> None:
-        self._sock = sock
-        self._buffer = b""
+        super().__init__(sock)
         self.path = path
         self.pid = 0
         """The CLI's process id."""
-        self.pipes: tuple[int, ...] = ()
         self.state = b""
         """The state that the last worker left when it parked the agent; empty for a new one."""
         self.output = b""
@@ -82,24 +69,14 @@ class HolderClient:
         Raises `LaunchFailed` when the CLI can't be executed and TimeoutError when the holder does
         not answer.
         """
-        ours, theirs = socket.socketpair()
-        with theirs:
-            pid = _spawn(theirs, launch.run_dir)
-        ours.setblocking(False)
-        holder = cls(ours, launch.socket_path)
+        holder = cls(start_holder(launch.run_dir), launch.socket_path)
         try:
             body = _launch_data(launch, epoch, deadline)
-            await holder._send(f"START {PROTOCOL} {len(body)}\n".encode() + body)
-            words = await holder._answer()
-            if words[0] == "FAILED":
-                raise LaunchFailed(int(words[1]))
-            await holder._receive_body(words)
+            await holder._send(f"START {PROTOCOL} pipes {len(body)}\n".encode() + body)
+            await holder._receive_body(await holder._started())
         except BaseException:
             holder._close()
             raise
-        finally:
-            _children.add(pid)
-            _reap()
         return holder
 
     @classmethod
@@ -110,10 +87,10 @@ class HolderClient:
         """
         holder = cls(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path)
         try:
-            await holder._connect()
+            await holder._connect(path)
             await holder._send(f"ATTACH {PROTOCOL} {epoch} {key} {deadline}\n".encode())
             words = await holder._answer(END_S)
-            if words[0] == "HELLO":
+            if words[:3] == ["HELLO", PROTOCOL, "pipes"]:
                 await holder._receive_body(words)
                 return holder
         except TimeoutError:
@@ -126,7 +103,7 @@ class HolderClient:
 
     def take_pipes(self) -> tuple[int, ...]:
         """Return the CLI's standard input, output and error; the caller closes them."""
-        pipes, self.pipes = self.pipes, ()
+        pipes, self.descriptors = self.descriptors, ()
         return pipes
 
     # -- staying -------------------------------------------------------------------------------
@@ -191,36 +168,11 @@ class HolderClient:
             return False
         finally:
             self._close()
-            _reap()
+            reap_holders()
 
     def drop(self) -> None:
         """Close the connection without PARK: the holder ends the agent's tree."""
         self._close()
-
-    # -- the wire ------------------------------------------------------------------------------
-
-    async def _connect(self) -> None:
-        self._sock.setblocking(False)
-        async with asyncio.timeout(END_S):
-            while True:
-                try:
-                    return self._sock.connect(str(self.path))
-                except BlockingIOError:  # too many wait for it already
-                    await asyncio.sleep(0.02)
-
-    async def _send(self, data: bytes) -> None:
-        async with asyncio.timeout(ANSWER_S):
-            await asyncio.get_running_loop().sock_sendall(self._sock, data)
-
-    async def _answer(self, timeout_s: float = ANSWER_S) -> list[str]:
-        async with asyncio.timeout(timeout_s):
-            return (await self._line()).split()
-
-    async def _line(self) -> str:
-        while b"\n" not in self._buffer:
-            await self._receive()
-        line, _rest, self._buffer = self._buffer.partition(b"\n")
-        return line.decode()
 
     async def _receive_body(self, words: list[str]) -> None:
         """Read the rest of a HELLO: its words are HELLO 1 pipes PID STATE-SIZE OUTPUT-SIZE."""
@@ -232,39 +184,11 @@ class HolderClient:
         self.output = self._buffer[state_size : state_size + output_size]
         self._buffer = self._buffer[state_size + output_size :]
 
-    async def _receive(self) -> None:
-        await _readable(self._sock)
-        data, descriptors, _flags, _address = socket.recv_fds(
-            self._sock, 262144, 3, socket.MSG_CMSG_CLOEXEC
-        )
-        if descriptors:
-            self.pipes = tuple(descriptors)
-        if not data:
-            raise EOFError("the holder closed the connection")
-        self._buffer += data
-
     def _close(self) -> None:
         """Close the connection, and the pipes if they were not taken."""
-        self._sock.close()
+        super()._close()
         for descriptor in self.take_pipes():
             os.close(descriptor)
-
-
-def _spawn(sock: socket.socket, run_dir: Path) -> int:
-    """Start a holder whose standard input is the socket; return its process id."""
-    log = str(run_dir / "holder.log")
-    return os.posix_spawn(
-        sys.executable,
-        # The run directory is for people who look at the list of processes.
-        [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, _HERE, str(run_dir)],
-        {"LC_ALL": "C.UTF-8"},
-        file_actions=[
-            (os.POSIX_SPAWN_DUP2, sock.fileno(), 0),
-            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 2, log, os.O_WRONLY | os.O_CREAT, 0o600),
-        ],
-        setsid=True,
-    )
 
 
 def _launch_data(launch: HolderLaunch, epoch: int, deadline: float) -> bytes:
@@ -272,31 +196,4 @@ def _launch_data(launch: HolderLaunch, epoch: int, deadline: float) -> bytes:
     fields = [launch.key, str(launch.socket_path), str(launch.run_dir), launch.lifeline]
     fields += [launch.cwd, str(epoch), str(deadline), str(len(launch.argv)), *launch.argv]
     fields += [f"{name}={value}" for name, value in launch.env.items()]
-    body = b"\0".join(os.fsencode(field) for field in fields)
-    if body.count(b"\0") != len(fields) - 1:
-        raise LaunchFailed(errno.EINVAL)  # a NUL in one of them would shift the others
-    return body
-
-
-def _set(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-async def _readable(sock: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-    loop.add_reader(sock, lambda: _set(ready))
-    try:
-        await ready
-    finally:
-        loop.remove_reader(sock)
-
-
-def _reap() -> None:
-    """Collect the holders of this process that have ended; most outlive it and never need this."""
-    for pid in list(_children):
-        with contextlib.suppress(ChildProcessError):
-            if os.waitpid(pid, os.WNOHANG)[0] == 0:
-                continue
-        _children.discard(pid)
+    return joined(fields)

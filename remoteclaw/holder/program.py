@@ -9,10 +9,12 @@ when its time is over or the process that keeps the lifeline is gone.
 Little is imported: `import socket, signal, json` would double the 9 ms that a cold start pays for
 the holder.
 
+It has two modes: `pipes`, below, and `pty`, for programs in a terminal (`terminal.py`).
+
 The wire, version 1.  Every message is one line, for some followed by a body of stated length:
 
     client                                    holder
-    START 1 <bytes>\\n<fields>                 HELLO 1 pipes <pid> <state bytes> <output bytes>\\n…
+    START 1 pipes <bytes>\\n<fields>           HELLO 1 pipes <pid> <state bytes> <output bytes>\\n…
                                                  with the CLI's stdin, stdout and stderr attached
                                               or FAILED <errno>
     BEAT <deadline>
@@ -37,6 +39,10 @@ PROTOCOL = "1"
 RING_BYTES = 1024 * 1024
 #: The most of a START or PARK body that is accepted, in bytes: a system prompt is not part of it.
 BODY_BYTES = 8 * 1024 * 1024
+#: The longest line that is accepted, in bytes; of an unknown peer nothing else is.
+LINE_BYTES = 4096
+#: The most unknown peers at a time: when more come, the one that has waited longest goes.
+STRANGERS = 32
 #: The time between SIGTERM and SIGKILL, in seconds; claude needs 0.1.
 GRACE_S = 1.0
 #: The longest wait for processes that the holder may not signal, in seconds.
@@ -49,6 +55,9 @@ OOM_SCORE = 500
 #: The longest wait for the key of an unknown peer, in seconds.
 HANDSHAKE_S = 5.0
 
+#: The messages whose last word says how long a body follows them.
+WITH_BODY = ("START", "PARK", "IN", "KEEP")
+
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -60,10 +69,13 @@ def now():
 class Client:
     """One connected client: a socket, what arrived on it, and since when."""
 
-    def __init__(self, sock):
+    def __init__(self, sock, most=0):
         self.sock = sock
         self.since = now()
+        self.most = most
+        """The longest body that is accepted, in bytes."""
         self.buffer = b""
+        self.descriptors = []
         self.is_closed = False
 
     def receive(self):
@@ -74,9 +86,21 @@ class Client:
             return
         except OSError:
             data = b""
+        self.add(data)
+
+    def receive_launch(self):
+        """Read what there is of a START, and the descriptors that come along."""
+        data, ancillary, _, _ = self.sock.recvmsg(262144, 64, _socket.MSG_CMSG_CLOEXEC)
+        for _level, _kind, numbers in ancillary:
+            for at in range(0, len(numbers), 4):
+                self.descriptors.append(int.from_bytes(numbers[at : at + 4], "little"))
+        self.add(data)
+
+    def add(self, data):
+        """Keep what has arrived; nothing means that the other side has gone."""
         self.is_closed = not data
         self.buffer += data
-        if len(self.buffer) > BODY_BYTES + 4096:
+        if len(self.buffer) > self.most + LINE_BYTES:
             self.is_closed = True
 
     def take(self):
@@ -86,9 +110,9 @@ class Client:
             return None
         words = head.decode("ascii", "replace").split()
         size = 0
-        if words and words[0] in ("START", "PARK"):
+        if words and words[0] in WITH_BODY:
             size = int(words[-1]) if words[-1].isdigit() else BODY_BYTES + 1
-            if size > BODY_BYTES:
+            if size > self.most:
                 self.is_closed = True
                 return None
             if len(rest) < size:
@@ -114,14 +138,13 @@ class Client:
 
 
 class Holder:
-    """The agent's state: attached to one client, or parked, until it ends."""
+    """One CLI and all that it starts, until its end: what both modes have in common."""
 
     def __init__(self, starter, fields):
         key, path, run_dir, lifeline, cwd, epoch, deadline, argc, *rest = fields
         self.key, self.path, self.run_dir = key, path, run_dir
         self.epoch, self.deadline = int(epoch), float(deadline)
         self.attached, self.strangers = starter, []
-        self.state, self.ring = b"", bytearray()
         self.lifeline = self.open_lifeline(lifeline)
         self.listener = self.listen()
         self.wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -129,11 +152,9 @@ class Holder:
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
         self.argv, self.environment = rest[: int(argc)], rest[int(argc) :]
         # Strays carry this mark: if the holder is killed, others recognise what it leaves behind.
-        identity = (os.getpid(), start_time("self"), namespace())
-        self.environment.append(b"REMOTECLAW_HOLDER=%d:%s:%s" % identity)
+        self.identity = (os.getpid(), start_time("self"), namespace())
+        self.environment.append(b"REMOTECLAW_HOLDER=%d:%s:%s" % self.identity)
         self.cwd = cwd
-        self.is_unwanted = False
-        _signal.signal(_signal.SIGUSR1, self.on_unwanted)
         self.status = self.cli = None
 
     def open_lifeline(self, path):
@@ -161,48 +182,135 @@ class Holder:
         listener.setblocking(False)
         return listener
 
-    def start(self):
-        """Start the CLI in its own session with three pipes; answer the starter."""
-        child_in, self.stdin = os.pipe2(os.O_CLOEXEC)
-        self.stdout, child_out = os.pipe2(os.O_CLOEXEC)
-        self.stderr, child_err = os.pipe2(os.O_CLOEXEC)
+    def launch(self):
+        """Start the CLI; say so to the starter, and leave, if it can't be executed."""
         failure_read, failure_write = os.pipe2(os.O_CLOEXEC)
         holder = os.getpid()
         pid = os.fork()
         if pid == 0:
             try:
-                self.become_agent(holder, (child_in, child_out, child_err))
+                self.become_agent(holder)
             except OSError as error:
                 os.write(failure_write, b"%d" % error.errno)
             os._exit(127)
-        for descriptor in (child_in, child_out, child_err, failure_write):
-            os.close(descriptor)
+        os.close(failure_write)
         failure = os.read(failure_read, 16)
         os.close(failure_read)
         if failure:
             self.leave(self.attached, b"FAILED " + failure + b"\n")
-        for descriptor in (self.stdin, self.stdout, self.stderr):
-            os.set_blocking(descriptor, False)
         self.cli = pid
-        self.hello()
 
-    def become_agent(self, holder, pipes):
+    def become_agent(self, holder):
         """Turn this forked child into the CLI; raises OSError when that can't be done."""
-        os.setsid()
+        self.take_descriptors()
         prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)  # the holder itself may be killed
         if os.getppid() != holder:
             os._exit(0)
-        for target, source in enumerate(pipes):
-            os.dup2(source, target)
         # RQ's work-horse ignores SIGINT, Python SIGPIPE and we SIGHUP, and children inherit that.
         for number in _signal.valid_signals():
             if _signal.getsignal(number) == _signal.SIG_IGN:
                 _signal.signal(number, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
         raise_oom_score()
-        os.chdir(self.cwd)
+        self.enter_directory()
         variables = dict(pair.split(b"=", 1) for pair in self.environment)
         os.execve(self.argv[0], self.argv, variables)
+
+    def enter_directory(self):
+        """Go where the CLI works."""
+        os.chdir(self.cwd)
+
+    def reap(self):
+        """Collect ended children; when the CLI is among them, end the rest."""
+        try:
+            while os.read(self.wake_read, 512):
+                pass
+        except BlockingIOError:
+            pass
+        self.has_children()
+        if self.status is not None:
+            self.on_exit()
+
+    def has_children(self):
+        """Reap what has ended and say whether any descendant is left (a subreaper inherits all)."""
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    return True
+                if pid == self.cli:
+                    self.status = os.waitstatus_to_exitcode(status)
+        except ChildProcessError:
+            return False
+
+    def accept(self):
+        """Take new connections; the socket is for this user alone."""
+        try:
+            descriptor, _ = self.listener._accept()
+        except OSError:
+            return
+        sock = _socket.socket(fileno=descriptor)
+        sock.setblocking(False)
+        self.strangers.append(Client(sock))
+        if len(self.strangers) > STRANGERS:
+            self.strangers.pop(0).sock.close()
+
+    def end_tree(self, grace_s=GRACE_S):
+        """End the CLI and all that it started: ask, then insist."""
+        signal_all(descendants(os.getpid()), _signal.SIGTERM)
+        patience = now() + grace_s
+        while now() < patience and self.has_children():
+            self.pause(0.005)
+        pause, since = 0.005, now()
+        while self.has_children():
+            tree = descendants(os.getpid())
+            signal_all(tree, _signal.SIGSTOP)  # all stopped first, none can fork away
+            killed = signal_all(tree, _signal.SIGKILL)
+            if not killed and now() > since + FOREIGN_S:
+                break  # what is left belongs to another user (sudo): init will inherit it
+            self.pause(pause)
+            pause = min(pause * 2, 1.0)
+
+    def pause(self, seconds):
+        """Wait for the tree to end."""
+        time.sleep(seconds)
+
+    def leave(self, tell=None, word=b""):
+        """Remove the run directory, say goodbye, and exit."""
+        remove_tree(os.fsdecode(self.run_dir))
+        if tell:
+            tell.send(word)
+        os._exit(0)
+
+
+class PipesHolder(Holder):
+    """An agent whose pipes are passed to one client at a time, or that is parked."""
+
+    def __init__(self, starter, fields):
+        super().__init__(starter, fields)
+        starter.most = BODY_BYTES
+        self.state, self.ring = b"", bytearray()
+        self.is_unwanted = False
+        _signal.signal(_signal.SIGUSR1, self.on_unwanted)
+
+    def start(self):
+        """Start the CLI with three pipes; answer the starter."""
+        child_in, self.stdin = os.pipe2(os.O_CLOEXEC)
+        self.stdout, child_out = os.pipe2(os.O_CLOEXEC)
+        self.stderr, child_err = os.pipe2(os.O_CLOEXEC)
+        self.pipes = (child_in, child_out, child_err)
+        self.launch()
+        for descriptor in self.pipes:
+            os.close(descriptor)
+        for descriptor in (self.stdin, self.stdout, self.stderr):
+            os.set_blocking(descriptor, False)
+        self.hello()
+
+    def take_descriptors(self):
+        """Make the pipes the standard input, output and error of a session of its own."""
+        os.setsid()
+        for target, source in enumerate(self.pipes):
+            os.dup2(source, target)
 
     def hello(self):
         """Hand the pipes over, with what the last client left and the CLI said since."""
@@ -246,36 +354,11 @@ class Holder:
             poll.register(self.stderr, select.POLLIN)
         poll.poll(max(0.0, min(TICK_S, self.deadline - now())) * 1000 + 1)
 
-    def reap(self):
-        """Collect ended children; when the CLI is among them, report it and end the rest."""
-        try:
-            while os.read(self.wake_read, 512):
-                pass
-        except BlockingIOError:
-            pass
-        try:
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if not pid:
-                    break
-                if pid == self.cli:
-                    self.status = os.waitstatus_to_exitcode(status)
-        except ChildProcessError:
-            pass
-        if self.status is not None:
-            if self.attached:
-                self.attached.send(b"EXIT %d\n" % self.status)
-            self.end()
-
-    def accept(self):
-        """Take new connections; the socket is for this user alone."""
-        try:
-            descriptor, _ = self.listener._accept()
-        except OSError:
-            return
-        sock = _socket.socket(fileno=descriptor)
-        sock.setblocking(False)
-        self.strangers.append(Client(sock))
+    def on_exit(self):
+        """Tell that the CLI has ended by itself."""
+        if self.attached:
+            self.attached.send(b"EXIT %d\n" % self.status)
+        self.end()
 
     def serve(self):
         """Obey the attached client; without PARK, its end is the agent's end."""
@@ -316,6 +399,7 @@ class Holder:
             else:
                 self.epoch, self.deadline = epoch, deadline
                 self.strangers.remove(stranger)
+                stranger.most = BODY_BYTES
                 self.attached = stranger
                 self.note_attached()
                 self.hello()
@@ -377,31 +461,10 @@ class Holder:
         except BlockingIOError:
             pass
 
-    # -- the end -------------------------------------------------------------------------------
-
     def end(self, tell=None, word=b"ENDED\n"):
-        """End the CLI and all that it started: ask, then insist; then leave for good."""
-        signal_all(descendants(os.getpid()), _signal.SIGTERM)
-        patience = now() + GRACE_S
-        while now() < patience and has_children():
-            time.sleep(0.005)
-        pause, since = 0.005, now()
-        while has_children():
-            tree = descendants(os.getpid())
-            signal_all(tree, _signal.SIGSTOP)  # all stopped first, none can fork away
-            killed = signal_all(tree, _signal.SIGKILL)
-            if not killed and now() > since + FOREIGN_S:
-                break  # what is left belongs to another user (sudo): init will inherit it
-            time.sleep(pause)
-            pause = min(pause * 2, 1.0)
+        """End the CLI's tree and leave for good."""
+        self.end_tree()
         self.leave(tell, word)
-
-    def leave(self, tell=None, word=b""):
-        """Remove the run directory, say goodbye, and exit."""
-        remove_tree(os.fsdecode(self.run_dir))
-        if tell:
-            tell.send(word)
-        os._exit(0)
 
 
 def prctl(option, value):
@@ -447,16 +510,6 @@ def signal_all(pids, number):
     return count
 
 
-def has_children():
-    """Reap what has ended and say whether any descendant is left (a subreaper inherits all)."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        return False
-    return True
-
-
 def descendants(root):
     """Return every process below `root`, from /proc."""
     parents = {}
@@ -494,23 +547,35 @@ def main():
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     _signal.signal(_signal.SIGTERM, leave_on_signal)
     _signal.signal(_signal.SIGHUP, _signal.SIG_IGN)
-    starter = Client(_socket.socket(fileno=os.dup(0)))
+    starter = Client(_socket.socket(fileno=os.dup(0)), BODY_BYTES)
     os.set_inheritable(starter.sock.fileno(), False)
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 0)
     starter.sock.settimeout(HANDSHAKE_S)
     while not (message := starter.take()):
-        starter.receive()
+        starter.receive_launch()
         if starter.is_closed:
             raise SystemExit("no launch data arrived")
     starter.sock.setblocking(False)
-    _, body = message
-    holder = Holder(starter, body.split(b"\0"))
+    words, body = message
+    holder = holder_of(words, starter, body.split(b"\0"))
     try:
         holder.start()
         holder.run()
     finally:  # whatever goes wrong in here, the agent must not outlive it
         holder.end()
+
+
+def holder_of(words, starter, fields):
+    """Return the holder that a START asks for; one of an older client names no mode."""
+    mode = words[2:-1]
+    if mode == ["pty"]:
+        import terminal  # an agent's holder starts without it
+
+        return terminal.TerminalHolder(starter, fields)
+    if mode in ([], ["pipes"]):
+        return PipesHolder(starter, fields)
+    raise SystemExit("the client is of another version")
 
 
 def leave_on_signal(number, _frame):

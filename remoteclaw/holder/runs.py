@@ -1,6 +1,8 @@
 """Run directories and their budget: one for each agent, with the socket of its holder.
 
 A holder removes its own; those of killed holders are removed here.
+Terminals have theirs among them, and their names tell: they are no warm agents, make no room for
+others and are counted on their own.
 """
 
 import asyncio
@@ -23,12 +25,19 @@ __all__ = [
     "WarmAgent",
     "ask_for_room",
     "holders_ended",
+    "is_terminal",
     "listens",
     "make_room",
     "remove_dead_runs",
     "run_name",
+    "terminal_run_name",
+    "terminals",
     "warm_agents",
 ]
+
+#: What the names of terminals' run directories have behind their prefix; no other name has it,
+#: because the rest of it is hexadecimal.
+TERMINAL = "tty"
 
 #: The longest wait for holders that end, in seconds: each ends its tree in less.
 END_S = 15.0
@@ -55,6 +64,16 @@ def _listening(runs: Path, prefix: str) -> list[Path]:
 def run_name(prefix: str) -> str:
     """Return a name for a new run directory, which ends with the boot that it belongs to."""
     return f"{prefix}{secrets.token_hex(5)}{_boot()}"
+
+
+def terminal_run_name(prefix: str) -> str:
+    """Return a name for a terminal's run directory, no longer than an agent's."""
+    return f"{prefix}{TERMINAL}{secrets.token_hex(3)}{_boot()}"
+
+
+def is_terminal(run: Path) -> bool:
+    """Whether a run directory is a terminal's."""
+    return TERMINAL in run.name
 
 
 def _boot() -> str:
@@ -110,10 +129,11 @@ LOOK_S = 0.01
 
 
 @contextlib.contextmanager
-def make_room(runs: Path, *, most: int, reserve_bytes: int) -> Iterator[None]:
+def make_room(runs: Path, *, most: int | None, reserve_bytes: int) -> Iterator[None]:
     """End warm agents until one more fits; hold the room while the caller makes its run directory.
 
-    `most` agents may live in `runs`, and so many bytes of the host's memory stay free.
+    `most` agents may live in `runs`, and so many bytes of the host's memory stay free. For a
+    terminal `most` is None: it takes no agent's place, only memory.
     The least recently used ends first. One at work never does: if none waits, the caller's agent is
     started all the same, because the number of workers limits how many work.
     """
@@ -121,7 +141,7 @@ def make_room(runs: Path, *, most: int, reserve_bytes: int) -> Iterator[None]:
     held = lock(runs.parent / "room.lock", wait_s=LOCK_S)
     try:
         waiting = sorted(_parked(runs))
-        while waiting and (_count(runs) >= most or _free_bytes() < reserve_bytes):
+        while waiting and (_is_full(runs, most) or _free_bytes() < reserve_bytes):
             _, run = waiting.pop(0)
             _end_if_parked(run)
         yield
@@ -137,13 +157,24 @@ def _parked(runs: Path) -> Iterator[tuple[float, Path]]:
             yield (run / "parked").stat().st_mtime, run
 
 
-def _count(runs: Path) -> int:
-    """Return how many agents there are: a directory without a holder is none, unless it is new."""
-    count = 0
-    for run in runs.iterdir():
+def _is_full(runs: Path, most: int | None) -> bool:
+    agents = [run for run in runs.iterdir() if not is_terminal(run)]
+    return most is not None and len(_living(agents)) >= most
+
+
+def terminals(runs: Path) -> list[Path]:
+    """Return the run directories of this host's terminals; those that just start are among them."""
+    return _living([run for run in runs.iterdir() if is_terminal(run)])
+
+
+def _living(runs: Sequence[Path]) -> list[Path]:
+    """Return those with a holder: a directory without one is none, unless it is new."""
+    found = []
+    for run in runs:
         with contextlib.suppress(OSError):
-            count += listens(run) or time.time() - run.stat().st_mtime < YOUNG_S
-    return count
+            if listens(run) or time.time() - run.stat().st_mtime < YOUNG_S:
+                found.append(run)
+    return found
 
 
 def _free_bytes() -> int:

@@ -36,8 +36,8 @@ MUTANTS = (
     ),
     Mutant(
         "dead directories that count as agents",
-        before="count += listens(run) or time.time() - run.stat().st_mtime < YOUNG_S",
-        after="count += 1",
+        before="if listens(run) or time.time() - run.stat().st_mtime < YOUNG_S:",
+        after="if True:",
         test="test_what_dead_holders_left_is_no_agent",
     ),
     Mutant(

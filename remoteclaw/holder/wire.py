@@ -1,0 +1,153 @@
+"""The connection to a holder, and its start: what the clients of both modes have in common."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = [
+    "ANSWER_S",
+    "END_S",
+    "PROTOCOL",
+    "Connection",
+    "LaunchFailed",
+    "joined",
+    "reap_holders",
+    "start_holder",
+]
+
+PROTOCOL = "1"
+#: The longest wait for an answer of the holder, in seconds: it takes milliseconds, unless the
+#: machine is out of memory or the process is stopped.
+ANSWER_S = 10.0
+#: The longest wait for the end of a tree, in seconds: one of grace, then SIGKILL until all is gone.
+END_S = 15.0
+
+_children: set[int] = set()
+_HERE = str(Path(__file__).parent)
+# Imported instead of run as a script, so that Python caches its byte code: 3 ms of a cold start.
+_BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv[1]); import program; program.main()"
+
+
+class LaunchFailed(Exception):
+    """Raised when the CLI could not be executed; `errno` says why."""
+
+    def __init__(self, errno: int) -> None:
+        super().__init__(os.strerror(errno))
+        self.errno = errno
+
+
+class Connection:
+    """One end of a connection to a holder."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._buffer = b""
+        self.descriptors: tuple[int, ...] = ()
+
+    async def _connect(self, path: Path) -> None:
+        self._sock.setblocking(False)
+        async with asyncio.timeout(END_S):
+            while True:
+                try:
+                    return self._sock.connect(str(path))
+                except BlockingIOError:  # too many wait for it already
+                    await asyncio.sleep(0.02)
+
+    async def _send(self, data: bytes) -> None:
+        async with asyncio.timeout(ANSWER_S):
+            await asyncio.get_running_loop().sock_sendall(self._sock, data)
+
+    async def _started(self) -> list[str]:
+        """Return the words of a new holder's HELLO; raises `LaunchFailed`."""
+        words = await self._answer()
+        if words[0] == "FAILED":
+            raise LaunchFailed(int(words[1]))
+        return words
+
+    async def _answer(self, timeout_s: float = ANSWER_S) -> list[str]:
+        async with asyncio.timeout(timeout_s):
+            return (await self._line()).split()
+
+    async def _line(self) -> str:
+        while b"\n" not in self._buffer:
+            await self._receive()
+        line, _rest, self._buffer = self._buffer.partition(b"\n")
+        return line.decode()
+
+    async def _receive(self) -> None:
+        await _readable(self._sock)
+        data, descriptors, _flags, _address = socket.recv_fds(
+            self._sock, 262144, 3, socket.MSG_CMSG_CLOEXEC
+        )
+        if descriptors:
+            self.descriptors = tuple(descriptors)
+        if not data:
+            raise EOFError("the holder closed the connection")
+        self._buffer += data
+
+    def _close(self) -> None:
+        self._sock.close()
+
+
+def start_holder(run_dir: Path) -> socket.socket:
+    """Start a holder; return our end of the connection over which it gets its launch data."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        _children.add(_spawn(theirs, run_dir))
+    reap_holders()
+    ours.setblocking(False)
+    return ours
+
+
+def _spawn(sock: socket.socket, run_dir: Path) -> int:
+    """Start a holder whose standard input is the socket; return its process id."""
+    log = str(run_dir / "holder.log")
+    return os.posix_spawn(
+        sys.executable,
+        # The run directory is for people who look at the list of processes.
+        [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, _HERE, str(run_dir)],
+        {"LC_ALL": "C.UTF-8"},
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, sock.fileno(), 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, log, os.O_WRONLY | os.O_CREAT, 0o600),
+        ],
+        setsid=True,
+    )
+
+
+def joined(fields: Sequence[str]) -> bytes:
+    """Return the body of a START."""
+    body = b"\0".join(os.fsencode(field) for field in fields)
+    if body.count(b"\0") != len(fields) - 1:
+        raise LaunchFailed(errno.EINVAL)  # a NUL in one of them would shift the others
+    return body
+
+
+def _set(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _readable(sock: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(sock, lambda: _set(ready))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(sock)
+
+
+def reap_holders() -> None:
+    """Collect the holders of this process that have ended; most outlive it and never need this."""
+    for pid in list(_children):
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                continue
+        _children.discard(pid)
