@@ -30,7 +30,7 @@ RQ = str(Path(sys.executable).with_name("rq"))
 #: Their modules; any other program is one.
 _MODULES = {REMOTECLAW: "remoteclaw.cli", RQ: "rq.cli"}
 #: Programs, and what only a terminal needs.
-_NOT_IMPORTED = ("__main__", "program", "demo_agent", "console", "editor")
+_NOT_IMPORTED = ("__main__", "program", "terminal", "demo_agent", "console", "editor")
 
 
 class Process:
