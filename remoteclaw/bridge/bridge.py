@@ -82,7 +82,7 @@ from remoteclaw.protocols import (
     conversation_name,
 )
 
-__all__ = ["ChannelBridge"]
+__all__ = ["ChannelBridge", "Prepared"]
 
 #: How much of an answer hooks are given, in characters.
 HOOK_OUTPUT = 64_000
@@ -149,6 +149,21 @@ class _Conversation(TypedDict):
 
     session_id: str | None
     fork: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a program of a conversation is to be started with."""
+
+    spec: AgentSpec
+    root: str
+    """The agent's workspace, below which it works."""
+    session_id: str | None
+    """The CLI's own id of the conversation; None if it has none yet."""
+    name: str
+    """The conversation's name in the session map."""
+    is_fork: bool
+    """Whether the conversation is to begin as a copy of another one."""
 
 
 class ChannelBridge:
@@ -282,6 +297,36 @@ class ChannelBridge:
         self._build_system_prompt(run)
         with contextlib.suppress(AgentUnavailable):
             await self._agents.warm_up(self._found(run.spec), **_conversation(run))
+
+    async def prepared(
+        self,
+        turn: Turn,
+        *,
+        model: str | None = None,
+        workspace: str | None = None,
+        subdir: str | None = None,
+    ) -> Prepared:
+        """Return what a turn's agent is to be started with: steps 1 to 3.
+
+        With a `subdir`, it works there, below its workspace, in a conversation of its own.
+        Raises `AgentUnavailable`.
+        """
+        run = self._new_run(turn, BridgeCallbacks(), 0)
+        root = workspace or run.spec.workspace
+        run.spec = replace(run.spec, model=model or run.spec.model, workspace=root)
+        await self._run_hooks_before_spawn(run)
+        root = run.spec.workspace
+        if subdir and (parts := Path(subdir).parts):
+            run.spec = replace(run.spec, workspace=str(Path(root, *parts)))
+        await self._look_up_session(run)
+        self._build_system_prompt(run)
+        return Prepared(
+            spec=self._found(run.spec),
+            root=root,
+            session_id=run.session_id,
+            name=self._map_name(run),
+            is_fork=run.fork_of is not None,
+        )
 
     async def aside(
         self, entry: Entry, running: Running, history: Sequence[Mapping[str, str]] = ()

@@ -106,12 +106,12 @@ async def sweep(fleet: "Fleet") -> None:
     from remoteclaw.up.sweep import sweeping
 
     configure_logging()
-    home, _ = load()
+    home, config = load()
     leave = leave_event()
     home.create()
     echo("Sweeping every second, until Ctrl-C or SIGTERM.")
     async with asyncio.TaskGroup() as tasks:
-        duties = [tasks.create_task(duty) for duty in sweeping(fleet, home)]
+        duties = [tasks.create_task(duty) for duty in sweeping(fleet, home, config)]
         await leave.wait()
         for duty in duties:
             duty.cancel()

@@ -238,7 +238,6 @@ class Terminals:
         session: SessionKey,
         wish: TerminalWish,
         *,
-        prompt: str,
         people: Sequence[str],
         call: str,
         host: str,
@@ -260,7 +259,10 @@ class Terminals:
             "rows": str(wish.rows),
         }
         message = session.message(
-            id=f"terminal-{call}", text=prompt or " ", from_="operator", timestamp=now_ms()
+            id=f"terminal-{call}",
+            text=wish.prompt.strip() or "opens a terminal",
+            from_="operator",
+            timestamp=now_ms(),
         )
         entry = encode_entry(message, "caller", "terminal", people=people, terminal=wish)
         status, entry_id, queue, wait_ms = await self._scripts.run(

@@ -82,6 +82,8 @@ class TerminalWish(BaseModel):
     rows: int
     subdir: str | None = None
     """Where in the workspace it begins, as a relative path."""
+    prompt: str = ""
+    """Its first message."""
 
 
 class Provenance(BaseModel):
@@ -141,7 +143,7 @@ class Entry:
     moved: Moved | None = None
     """Of a person's message that was moved to a branch: where it came from."""
     terminal: TerminalWish | None = None
-    """Of the opening of a terminal: how it is wanted. The message's text is its first prompt."""
+    """Of the opening of a terminal: how it is wanted."""
     unreadable: str = ""
     """Of a damaged entry: why it can't be read. Its message only says where to answer it."""
 

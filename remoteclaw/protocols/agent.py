@@ -5,12 +5,15 @@ import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import orjson
 
 from remoteclaw.events import AgentEvent
 from remoteclaw.messages import OWN_SERVER, Image, McpServerConfig
+
+if TYPE_CHECKING:
+    from remoteclaw.protocols.terminal import TerminalProgram
 
 __all__ = [
     "FILES",
@@ -295,6 +298,10 @@ class Runtime(Protocol):
     @property
     def image_types(self) -> frozenset[str]:
         """The MIME types of pictures that it is shown with a prompt; of others it gets the path."""
+
+    @property
+    def terminal(self) -> "TerminalProgram | None":
+        """Its own program for terminals; None if it has none."""
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of RemoteClaw's environment that this CLI needs."""

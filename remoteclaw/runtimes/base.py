@@ -13,6 +13,7 @@ from remoteclaw.protocols import (
     AgentSpec,
     Capabilities,
     Remedies,
+    TerminalProgram,
 )
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.programs import find_program
@@ -45,6 +46,7 @@ class BaseRuntime(ABC):
     image_types = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
     natives: tuple[str, ...] = ()
     """Patterns of the real program's path within `node_modules`."""
+    terminal: TerminalProgram | None = None
 
     def find(self, program: str, path: str | None) -> str | None:
         """Return the program to start: the real one, where npm's script would start that."""

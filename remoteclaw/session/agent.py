@@ -273,13 +273,10 @@ class AgentKeeper:
                 category=ErrorCategory.NOT_INSTALLED,
             )
         fingerprint = spec.fingerprint
-        spec = await asyncio.to_thread(create_cli_runtime(spec.runtime).fitted, spec)
-        if spec.tools and self._tool_server:
-            if server := await self._tool_server(spec.tools):
-                spec = replace(spec, mcp_servers={OWN_SERVER: server, **spec.mcp_servers})
-            else:
-                spec = spec.without_tools()
-                fingerprint = ""  # another one follows it once the gateway is there
+        wants_tools = bool(spec.tools)
+        spec = await self.equipped(spec)
+        if wants_tools and not spec.tools:
+            fingerprint = ""  # another one follows it once the gateway is there
         launched = await launch_agent(
             self._home,
             self._budget,
@@ -295,6 +292,18 @@ class AgentKeeper:
         except AgentUnavailable:
             await self._discard()
             raise
+
+    async def equipped(self, spec: AgentSpec) -> AgentSpec:
+        """Return a spec as it can be had now, with the server of RemoteClaw's tools.
+
+        The tokens of earlier agent processes are refused from now on.
+        """
+        spec = await asyncio.to_thread(create_cli_runtime(spec.runtime).fitted, spec)
+        if not spec.tools or not self._tool_server:
+            return spec
+        if server := await self._tool_server(spec.tools):
+            return replace(spec, mcp_servers={OWN_SERVER: server, **spec.mcp_servers})
+        return spec.without_tools()
 
     async def _connect(
         self,

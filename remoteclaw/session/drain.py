@@ -29,6 +29,8 @@ from remoteclaw.session.queue import (
     settling_pause_s,
     typing_pause_s,
 )
+from remoteclaw.session.terminal import TerminalOpening
+from remoteclaw.session.terminal_end import end_left
 from remoteclaw.session.turn import TurnRunner
 
 __all__ = ["Drain"]
@@ -77,9 +79,12 @@ class Drain:
         if lease is None:
             return
         bridge = open_bridge(self._fleet, lease, self._config, self._home, self._hooks)
-        runner = TurnRunner(lease, bridge, self._config)
         try:
             try:
+                left = await end_left(lease)
+                terminals = self._fleet.terminals
+                opening = TerminalOpening(terminals, lease, bridge, self._config, self._home)
+                runner = TurnRunner(lease, bridge, self._config, terminals, opening, left)
                 async with asyncio.TaskGroup() as tasks:
                     listening = tasks.create_task(lease.listen(runner.on_lease_news))
                     try:
@@ -116,7 +121,7 @@ class Drain:
                 log.warning("session %s waits for a newer worker: %s", lease.sid[:8], newer)
                 return await _release(lease, keeper, delay_s=NEWER_WORKER_RETRY_S)
             if last is None:
-                return None  # the turn is postponed, and the lease released
+                return None  # the turn is postponed, or open in a terminal
             turns += 1
             is_leaving, seconds = await self._is_leaving(), boottime() - began_at
             match after_turn(last, turns=turns, seconds=seconds, is_leaving=is_leaving):

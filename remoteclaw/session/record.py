@@ -26,6 +26,7 @@ from remoteclaw.clock import local_time
 from remoteclaw.events import PlanStep
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, ToolCall, Turn
+from remoteclaw.protocols import TranscriptItem
 
 __all__ = [
     "as_markdown",
@@ -33,6 +34,7 @@ __all__ = [
     "digest",
     "lines_of",
     "lines_of_aside",
+    "lines_of_terminal",
     "read_lines",
 ]
 
@@ -104,6 +106,30 @@ def lines_of_aside(
         said = {"at": at_ms, "turn": entry.id, "role": "agent", "text": _shortened(text, most)}
         lines.append(said)
     return b"".join(orjson.dumps(line) + b"\n" for line in lines)
+
+
+def lines_of_terminal(
+    items: Sequence[TranscriptItem], *, turn: str, by: str, most_bytes: int
+) -> bytes:
+    """Return what was said in a terminal that `by` has opened, as lines; the last `most_bytes`."""
+    most = min(MOST_TEXT, most_bytes // 16)
+    kept: list[bytes] = []
+    for item in reversed(items):
+        line: dict[str, Any] = {"at": item.at_ms, "turn": turn, "role": item.kind}
+        match item.kind:
+            case "user":
+                line |= {"from": by, "id": item.id, "text": _shortened(item.text, most)}
+            case "tool":
+                line |= {"name": item.name, "argument": item.text, "input": "", "output": ""}
+                line |= {"is_error": False, "since_ms": item.at_ms, "seconds": 0, "id": item.id}
+            case _:
+                line["text"] = _shortened(item.text, most)
+        kept.append(orjson.dumps(line) + b"\n")
+        most_bytes -= len(kept[-1])
+        if most_bytes < 0:
+            kept.pop()
+            break
+    return b"".join(reversed(kept))
 
 
 def _tools(calls: Sequence[ToolCall], most_bytes: int) -> list[dict[str, Any]]:

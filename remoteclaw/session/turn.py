@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import Config, QueueConfig
-from remoteclaw.errors import ErrorCategory
+from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.fleet.commands import command_of
 from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.terminals import Place, Terminals
 from remoteclaw.fleet.turn import Finished, RecordAppend
 from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import AgentDeliveryResult, Entry, Turn, stream_order
@@ -47,6 +48,8 @@ from remoteclaw.session.record import lines_of
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.reset import BY_AGE, Resets
 from remoteclaw.session.steering import Steering
+from remoteclaw.session.terminal import TerminalOpening
+from remoteclaw.session.terminal_end import settle
 from remoteclaw.tasks.entries import in_outcome, result_of
 
 __all__ = ["TurnRunner"]
@@ -74,12 +77,26 @@ class _Ending:
     """Whether it is a part of the conversation's record."""
     was_asked: bool = False
     """Whether the agent was asked."""
+    record: RecordAppend | None = None
+    """What it adds to the record instead."""
 
 
 class TurnRunner:
     """Runs the turns of a session under one lease, one at a time."""
 
-    def __init__(self, lease: Lease, bridge: SessionBridge, config: Config) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        bridge: SessionBridge,
+        config: Config,
+        terminals: Terminals,
+        opening: TerminalOpening,
+        left: Place | None,
+    ) -> None:
+        """`left` is the terminal that an owner before has started; it has ended."""
+        self._terminals = terminals
+        self._opening = opening
+        self._left = left
         self._lease = lease
         self._bridge = bridge
         self._config = config
@@ -98,7 +115,7 @@ class TurnRunner:
             await self._asking.warm_up(Turn(self._lease.session, tuple(waiting)))
 
     async def run(self, waiting: Sequence[Entry]) -> Finished | None:
-        """Take the next batch of what waits to its outcome; None if it is postponed."""
+        """Take the next batch of what waits to its outcome; None if the lease is given back."""
         plan = next_batch(
             waiting,
             self.queue,
@@ -108,6 +125,8 @@ class TurnRunner:
         if attempt is None:
             return Finished(left=0, competing_hints=0, at_ms=0)
         self._running = attempt
+        if attempt.turn.entries[0].terminal:
+            return await self._run_terminal(attempt)
         try:
             command = command_of(attempt.turn.entries[0])
             match step := batch_step(attempt.batch, attempt.turn, command=command):
@@ -134,6 +153,29 @@ class TurnRunner:
             if attempt.beside:
                 attempt.beside.abandon()
             self._running = None
+
+    async def _run_terminal(self, attempt: Attempt) -> Finished | None:
+        """Open a turn's terminal, or end the turn of one that has ended; None if it is open."""
+        turn, left = attempt.turn, self._left
+        if self._lease.state.held and left and left.turn == turn.id:
+            settled = await settle(self._terminals, self._lease, left, self._config.record)
+            result = notice_result("")
+            if settled.has_failed:
+                result = failed_result(turn, ErrorCategory.DIED, settled.reason)
+            status = "stopped" if attempt.batch.is_stopped else ""
+            ending = _Ending(result, status, is_recorded=False, record=settled.record)
+            return await self._finish(attempt, ending)
+        step = batch_step(attempt.batch, turn, command=None)
+        if step is BatchStep.AGENT:
+            try:
+                await self._opening.open(attempt)
+                return None
+            except AgentUnavailable as problem:
+                ending = _Ending(failed_result(turn, problem.category, str(problem)))
+        else:
+            ending = _without_agent(step, attempt)
+            await self._opening.give_up(str(step))
+        return await self._finish(attempt, replace(ending, is_recorded=False))
 
     def on_lease_news(self, stop: str, newest: str) -> None:
         """Beat for the agent's holder; react to a stop mark or a newer message, as `reaction()`."""
@@ -163,7 +205,8 @@ class TurnRunner:
         lease, bridge = self._lease, self._bridge
         planned = [entry for entry in waiting if entry.id in plan.batch]
         will_reset = await self._resets.why(planned[0].id, planned, was_asked=False)
-        ready = None if will_reset else bridge.keeper.ready
+        opens = planned[0].terminal is not None
+        ready = None if will_reset or opens else bridge.keeper.ready
         batch = await lease.turns.begin(
             plan.batch,
             phase="dropped" if plan.is_dropped else "spawned" if ready else "accepted",
@@ -190,6 +233,8 @@ class TurnRunner:
             behind=[entry for entry in waiting if entry.id not in {e.id for e in entries}],
             known=max(ids, key=stream_order),
         )
+        if opens:
+            return attempt
         permissions = Permissions(
             lease,
             turn,
@@ -279,7 +324,9 @@ class TurnRunner:
             taken_up=result.steered,
             answered=result.answered,
             blobs=[file.blob for entry in entries for file in entry.message.attachments],
-            record=self._record_of(attempt, joined, result) if ending.is_recorded else None,
+            record=self._record_of(attempt, joined, result)
+            if ending.is_recorded
+            else ending.record,
             moved=moved_end(turn, status, said),
             task_result=await result_of(self._lease, turn, status, said, result.tool_calls),
             is_about_person=ending.was_asked and any(entry.origin == "chat" for entry in entries),

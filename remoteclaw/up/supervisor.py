@@ -191,7 +191,8 @@ class Supervisor:
         count = self._config.fleet.workers
         duties = [self._keep_gateway(sockets)]  # it takes the longest to start
         duties += [self._keep_worker(number, lifeline) for number in range(count)]
-        duties += [*sweeping(self.fleet, self._home), self._keep_logs(), self._keep_channels()]
+        duties += [*sweeping(self.fleet, self._home, self._config)]
+        duties += [self._keep_logs(), self._keep_channels()]
         if self._redis:
             duties.append(self._keep_redis(self._redis))
         return duties

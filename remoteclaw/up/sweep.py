@@ -7,11 +7,14 @@ from collections.abc import Coroutine
 from typing import Any
 
 from remoteclaw.config.home import Home
+from remoteclaw.config.load import CurrentConfig
+from remoteclaw.config.model import Config
 from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.holder.runs import remove_dead_runs
 from remoteclaw.host.process import end_strays, is_alive
+from remoteclaw.tty.holding import Holding, end_unheld
 
 __all__ = ["sweeping"]
 
@@ -23,17 +26,21 @@ DEAD_RUN_S = 60
 log = logging.getLogger(__name__)
 
 
-def sweeping(fleet: Fleet, home: Home) -> list[Coroutine[Any, Any, None]]:
-    """Return what sweeps until it is cancelled; any number may run."""
+def sweeping(fleet: Fleet, home: Home, config: Config) -> list[Coroutine[Any, Any, None]]:
+    """Return what sweeps until it is cancelled; any number may run. `config` is as at the start."""
     scheduler = Scheduler(fleet.scripts, fleet.waker)
-    return [fleet.sweeper.run(), scheduler.run(), _sweep_host(fleet, home)]
+    return [fleet.sweeper.run(), scheduler.run(), _sweep_host(fleet, home, config)]
 
 
-async def _sweep_host(fleet: Fleet, home: Home) -> None:
-    """Release the sessions of dead workers, and end what killed holders have left."""
+async def _sweep_host(fleet: Fleet, home: Home, config: Config) -> None:
+    """Release the sessions of dead workers, keep terminals, end what killed holders have left."""
+    current = CurrentConfig(home, config)
+    holding = Holding(fleet.terminals, home.host_id)
     while True:
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             await fleet.sweeper.release_dead(home.host_id, is_alive)
+            await holding.look(hold_s=current().terminals.hold_s)
+            await end_unheld(fleet.scripts, home.runs)
         await asyncio.sleep(SWEEP_HOST_S)
         try:
             if count := await asyncio.to_thread(end_strays):

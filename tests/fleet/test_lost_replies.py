@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.config.model import Config
+from remoteclaw.config.model import Config, TerminalsConfig
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.asides import AsideEnd, Asides
@@ -15,8 +15,9 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.request import Answered, record_args, shown_by
+from remoteclaw.fleet.terminals import TerminalTurn
 from remoteclaw.fleet.turn import Postponement, TaskResult
-from remoteclaw.messages import Entry, Provenance, SessionKey
+from remoteclaw.messages import Entry, Provenance, SessionKey, TerminalWish
 from remoteclaw.tasks.branches import move_to_branch
 from remoteclaw.tasks.tell import tell
 from tests.support.asks import change_request
@@ -24,6 +25,7 @@ from tests.support.failpoints import Failpoint, Proxy
 from tests.support.leases import accept, acquire, begun
 from tests.support.servers import Server
 from tests.support.stack import REPLIES, message
+from tests.support.terminals import place_of
 
 SESSION = SessionKey.of(message("hello"), agent="main")
 
@@ -232,6 +234,109 @@ async def test_release(lossy: tuple[Fleet, Proxy]) -> None:
     view = await fleet.sessions.view(lease.sid)
     assert view is not None
     assert view.status == "scheduled"
+
+
+async def opened(fleet: Fleet) -> tuple[Lease, TerminalTurn, str]:
+    """Have a terminal's turn begun."""
+    wish = TerminalWish(by="Ada", cols=80, rows=24)
+    accepted, _ = await fleet.terminals.open(
+        SESSION,
+        wish,
+        people=(),
+        call="1",
+        host="here",
+        name="main",
+        limits=TerminalsConfig(),
+    )
+    lease = await acquire(fleet, accepted)
+    assert await lease.turns.begin([accepted.entry_id])
+    return lease, TerminalTurn(lease), accepted.entry_id
+
+
+async def test_terminal_open(lossy: tuple[Fleet, Proxy]) -> None:
+    fleet, proxy = lossy
+    lost = lose(proxy, "terminal_open")
+
+    lease, _, entry_id = await opened(fleet)
+
+    assert lost.reached.is_set()
+    assert await fleet.scripts.client.xlen(keys.inbound(lease.sid)) == 1
+    opens = await fleet.scripts.client.hget(keys.terminal_opens("Ada"), "left")
+    assert opens is not None
+    assert 2 <= float(opens) < 3
+    assert lease.state.terminal_entry == entry_id
+
+
+async def test_terminal_place(lossy: tuple[Fleet, Proxy]) -> None:
+    fleet, proxy = lossy
+    lease, own, turn = await opened(fleet)
+    lost = lose(proxy, "terminal_place")
+
+    await own.place(place_of(turn))
+
+    assert lost.reached.is_set()
+    view = await fleet.sessions.view(lease.sid)
+    assert view is not None
+    assert view.terminal is not None
+    assert view.terminal["turn"] == turn
+
+
+async def test_hold(lossy: tuple[Fleet, Proxy]) -> None:
+    """The holder has one epoch, however often it was asked for."""
+    fleet, proxy = lossy
+    lease, own, turn = await opened(fleet)
+    await own.place(place_of(turn))
+    lost = lose(proxy, "hold")
+
+    epoch = await own.hold(turn, "1 2 3", hold_s=60)
+
+    assert lost.reached.is_set()
+    (held,) = await fleet.terminals.held("here")
+    assert (held.epoch, held.sid, held.holder) == (epoch, lease.sid, "1 2 3")
+
+
+async def test_renew_held(lossy: tuple[Fleet, Proxy]) -> None:
+    fleet, proxy = lossy
+    _, own, turn = await opened(fleet)
+    await own.place(place_of(turn))
+    await own.hold(turn, "1 2 3", hold_s=60)
+    (held,) = await fleet.terminals.held("here")
+    lost = lose(proxy, "renew_held")
+
+    assert (await fleet.terminals.renew(held, hold_s=60)).newest == turn
+
+    assert lost.reached.is_set()
+
+
+async def test_terminal_change(lossy: tuple[Fleet, Proxy]) -> None:
+    fleet, proxy = lossy
+    lease, _, _ = await opened(fleet)
+    lost = lose(proxy, "terminal_change")
+
+    event = {"type": "state", "state": "live"}
+    await fleet.terminals.change(lease.sid, lease.epoch, event=event, state="live")
+
+    assert lost.reached.is_set()
+    assert [each.told for each in await fleet.terminals.events(lease.sid)] == [event]
+
+
+async def test_terminal_note(lossy: tuple[Fleet, Proxy]) -> None:
+    """Each record of a transcript is told once."""
+    fleet, proxy = lossy
+    lease, _, _ = await opened(fleet)
+    lost = lose(proxy, "terminal_note")
+
+    async def note(before: str, position: str) -> bool:
+        told = [{"type": "message", "id": position}]
+        return await fleet.terminals.note(
+            lease.sid, lease.epoch, before=before, position=position, told=told
+        )
+
+    assert await note("", "7")
+    assert lost.reached.is_set()
+    assert not await note("3", "9")
+    assert await note("7", "9")
+    assert [each.told["id"] for each in await fleet.terminals.events(lease.sid)] == ["7", "9"]
 
 
 async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:

@@ -18,20 +18,26 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 from redis.asyncio import Redis
 
-from remoteclaw.config.model import Config
-from remoteclaw.errors import LeaseLost
+from remoteclaw.clock import boottime
+from remoteclaw.config.model import Config, TerminalsConfig
+from remoteclaw.errors import CallRefused, LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.asides import AsideEnd, Asides
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.terminals import Held, TerminalTurn
 from remoteclaw.fleet.turn import Postponement
-from remoteclaw.messages import AsideVerdict, Entry, SessionKey
+from remoteclaw.messages import AsideVerdict, Entry, SessionKey, TerminalWish
 from remoteclaw.tasks.branches import move_to_branch
 from tests.conftest import shifted
 from tests.support.stack import REPLIES, message
+from tests.support.terminals import place_of
 
 LEASE_MS = 30_000
+#: How long the holder of a terminal keeps a session.
+HOLD_MS = 70_000
+LIMITS = TerminalsConfig(max=64, max_per_person=64, opens_per_minute=600)
 SENDERS = st.sampled_from(["alice", "bob"])
 #: Few ids, so that repetitions are frequent.
 IDS = st.integers(0, 12).map(str)
@@ -74,6 +80,10 @@ class Session:
     """Until when it is postponed; 0 if it isn't."""
     forgiven: int = 0
     """How many attempts at the recorded batch were postponed."""
+    opening: str | None = None
+    """The entry of the terminal that is open, or waits for its turn."""
+    held: Held | None = None
+    """The terminal that the lease was given to last."""
     """What the next person who writes to the postponed session is told."""
 
     def is_postponed(self, now: int) -> bool:
@@ -136,6 +146,37 @@ class FleetMachine(RuleBasedStateMachine):
             session.stopped = session.waiting[-1]
         if text == "/new" or (session.waiting and text == "/stop"):
             session.wake()
+        session.waiting.append(accepted.entry_id)
+        if session.state == "idle":
+            session.state = "scheduled"
+
+    @rule(sender=SENDERS, call=IDS)
+    def open_terminal(self, sender: str, call: str) -> None:
+        """One is opened at a time, and by each call once."""
+        session = self.sessions[sender]
+        key = SessionKey.of(message("hi", from_=sender), agent="main")
+        wish = TerminalWish(by=sender, cols=80, rows=24)
+        opening = self.fleet.terminals.open(
+            key,
+            wish,
+            people=(),
+            call=call,
+            host="here",
+            name="main",
+            limits=LIMITS,
+        )
+        try:
+            accepted, is_new = self.do(opening)
+        except CallRefused:  # too many of them within a moment
+            return
+        session.sid, session.key = key.sid, str(key)
+        earlier = self.seen.get((sender, f"terminal-{call}"))
+        assert is_new == (earlier is None and session.opening is None)
+        if not is_new:
+            assert accepted.entry_id == (earlier or session.opening)
+            return
+        self.seen[sender, f"terminal-{call}"] = session.opening = accepted.entry_id
+        self.outcomes[accepted.entry_id] = "accepted"
         session.waiting.append(accepted.entry_id)
         if session.state == "idle":
             session.state = "scheduled"
@@ -413,6 +454,8 @@ class FleetMachine(RuleBasedStateMachine):
             self.outcomes[entry_id] = "steered" if entry_id in taken_up else "done"
             session.waiting.remove(entry_id)
         self.said.append(text)
+        if session.opening == turn.turn:
+            session.opening = None
         session.batch, session.attempt, session.begun_by = None, 0, 0
         session.forgiven = 0
         session.steered = []
@@ -505,6 +548,67 @@ class FleetMachine(RuleBasedStateMachine):
         if not stale:
             session.expires = self.now + LEASE_MS
             assert told[0].decode() == (session.stopped or "")
+
+    @rule(sender=SENDERS, number=st.integers(0, 2))
+    def hold(self, sender: str, number: int) -> None:
+        """The lease is the terminal's from here on: nothing that its last owner sends counts."""
+        session, owner = self.owner(sender, number)
+        if owner is None or owner.lease.turns._batch is None:
+            return
+        if owner.epoch == session.epoch and session.begun_by != owner.epoch:
+            return
+        turn, own = owner.lease.turns._batch.turn, TerminalTurn(owner.lease)
+        place = place_of(turn)
+        stale, _ = self.is_fenced(session, owner, own.place(place))
+        assert stale == (owner.epoch != session.epoch)
+        stale, epoch = self.is_fenced(
+            session, owner, own.hold(turn, "1 2 3", hold_s=HOLD_MS / 1000)
+        )
+        if stale:
+            return
+        assert int(epoch) > session.epoch
+        session.epoch, session.begun_by = int(epoch), 0
+        session.expires = self.now + HOLD_MS
+        (session.held,) = [
+            held for held in self.do(self.fleet.terminals.held("here")) if held.sid == session.sid
+        ] or [Held(session.sid, SessionKey.parse(session.key), epoch, place, "1 2 3", "")]
+
+    @rule(sender=SENDERS)
+    def renew_terminal(self, sender: str) -> None:
+        """While nobody else has the session, its holder goes on."""
+        session = self.sessions[sender]
+        if session.held is None:
+            return
+        renewing = self.fleet.terminals.renew(session.held, hold_s=HOLD_MS / 1000)
+        if int(session.held.epoch) != session.epoch or session.expires == 0:
+            with pytest.raises(LeaseLost):
+                self.do(renewing)
+            return
+        assert self.do(renewing).stop == (session.stopped or "")
+        session.expires = self.now + HOLD_MS
+
+    @rule(sender=SENDERS)
+    def lose_holder(self, sender: str) -> None:
+        """A holder that is dead gives the session back at once."""
+        session = self.sessions[sender]
+        if session.held is None:
+            return
+        released = self.do(
+            self.fleet.scripts.run(
+                "expire",
+                keys={"state": keys.state(session.sid), "active": keys.ACTIVE},
+                args={
+                    "epoch": session.held.epoch,
+                    "sid": session.sid,
+                    "is_deliberate": False,
+                },
+                deadline=boottime() + 5,
+            )
+        )
+        was_its_own = int(session.held.epoch) == session.epoch and session.expires != 0
+        assert released == was_its_own
+        if was_its_own:
+            session.expires = 0
 
     @rule(sender=SENDERS, number=st.integers(0, 2))
     def close(self, sender: str, number: int) -> None:

@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a link that is followed below a workspace",
+        before="below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=found)",
+        after="below = os.open(part, flags, dir_fd=found)",
+        test="test_a_link_that_comes_and_goes_leads_nowhere",
+    ),
+    Mutant(
+        "a directory above a workspace",
+        before='or ".." in parts or',
+        after="or",
+        test="test_what_leads_elsewhere_is_refused",
+    ),
+    Mutant(
         "a file that ends the block that it is shown in",
         before="max(3, 1 + longest)",
         after="3",

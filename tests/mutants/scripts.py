@@ -18,6 +18,56 @@ def _unfenced(script: str) -> Mutant:
 
 MUTANTS = (
     Mutant(
+        "a terminal that has the epoch of the worker before",
+        before="local epoch = string.format('%.0f', math.max(now, tonumber(args.epoch) + 1))",
+        after="local epoch = args.epoch",
+        test="test_a_late_renewal_of_the_worker_is_refused_and_changes_nothing",
+        within="hold",
+    ),
+    Mutant(
+        "a terminal that is held twice for one asking",
+        before="if told[1] == args.nonce and told[3] then return told[2] end",
+        after="",
+        test="test_hold",
+    ),
+    Mutant(
+        "a terminal's lease that is renewed under an old epoch",
+        before="if fence then return fence end",
+        after="",
+        test="test_it_is_nobodys_before_its_time_is_over_and_then_anybodys",
+        within="renew_held",
+    ),
+    Mutant(
+        "a terminal's lease that is renewed after its holder's end",
+        before="or tonumber(told[3]) == 0 then",
+        after="then",
+        test="test_what_its_dead_holder_had_is_given_back_for_good",
+    ),
+    Mutant(
+        "a second terminal of a session",
+        before="if opening then return {'open', opening, queue_if_scheduled(keys.state), 0} end",
+        after="",
+        test="test_one_is_open_until_its_turn_is_over",
+    ),
+    Mutant(
+        "a terminal that counts after its turn",
+        before="redis.call('HDEL', state, 'terminal_entry')",
+        after="",
+        test="test_one_is_open_until_its_turn_is_over",
+    ),
+    Mutant(
+        "a record of a transcript that is told twice",
+        before="if position == args.position then return 1 end",
+        after="",
+        test="test_terminal_note",
+    ),
+    Mutant(
+        "a record of a transcript that is told from another position",
+        before="if position ~= args.before then return 0 end",
+        after="",
+        test="test_terminal_note",
+    ),
+    Mutant(
         "an aside that is asked about a third time",
         before="if tries >= MOST_TRIES then return 0 end",
         after="",

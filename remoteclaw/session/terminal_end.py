@@ -1,0 +1,195 @@
+"""A terminal's turn ends: what its program has left is taken over."""
+
+import asyncio
+import base64
+import contextlib
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from remoteclaw.config.model import RecordConfig
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.sessions import LeasedSessionMap
+from remoteclaw.fleet.terminals import Place, Terminals
+from remoteclaw.fleet.turn import RecordAppend
+from remoteclaw.holder.terminal_client import end_terminal
+from remoteclaw.host.process import end_orphans
+from remoteclaw.protocols import Transcript, TranscriptItem
+from remoteclaw.runtimes import create_cli_runtime
+from remoteclaw.session.record import lines_of_terminal
+
+__all__ = ["SettledTerminal", "end_left", "settle"]
+
+#: How long what a CLI's own notes say is read after its end, in seconds.
+NOTES_S = 0.5
+#: How many items of a transcript are taken into the record.
+MOST_ITEMS = 2_000
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SettledTerminal:
+    """What has become of a terminal."""
+
+    state: str
+    reason: str
+    exit: int | None
+    conversation: str | None
+    resumable: bool
+    record: RecordAppend | None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended otherwise than somebody wanted."""
+        return self.state in ("crashed", "lost")
+
+
+async def end_left(lease: Lease) -> Place | None:
+    """End the terminal that an owner before has started; return where it was.
+
+    Whoever takes a session over does this before anything else: no second program may have its
+    conversation open.
+    """
+    if lease.state.terminal is None:
+        return None
+    place = Place(**lease.state.terminal)
+    if place.host == lease.host:
+        path = Path(place.path)
+        with contextlib.suppress(TimeoutError):
+            await end_terminal(path, key=place.key)
+        if count := await asyncio.to_thread(end_orphans, path.parent):
+            log.warning("a terminal's holder was killed or frozen: %d processes were ended", count)
+        await asyncio.to_thread(shutil.rmtree, path.parent, ignore_errors=True)
+    return place
+
+
+async def settle(
+    terminals: Terminals, lease: Lease, place: Place, settings: RecordConfig
+) -> SettledTerminal:
+    """Take over what a terminal has left: its conversation, and what was said in it."""
+    is_here = place.host == lease.host
+    ended = await asyncio.to_thread(_left_by_holder, place) if is_here else None
+    conversation, transcript = place.conversation, None
+    items: Sequence[TranscriptItem] = ()
+    if is_here:
+        record = await terminals.record(lease.sid)
+        told = record.conversation if record else None
+        conversation, transcript = await _conversation_of(place, told)
+    if transcript is not None and conversation is not None:
+        position = place.position if conversation == place.conversation else ""
+        items = await asyncio.to_thread(_items, transcript, position)
+        known = LeasedSessionMap(lease)
+        is_same = conversation == await known.get(place.name)
+        note = await known.note(place.name) if is_same else ""
+        await known.set(place.name, conversation, note)
+    state, reason = _state_of(ended, is_here=is_here, host=place.host)
+    settled = SettledTerminal(
+        state=state,
+        reason=reason,
+        exit=ended["status"] if ended else None,
+        conversation=conversation,
+        resumable=transcript is not None,
+        record=_record_of(items, place, settings),
+    )
+    await terminals.change(
+        lease.sid,
+        lease.epoch,
+        event={"type": "state", "state": state, "reason": reason},
+        state=state,
+        reason=reason,
+        needs="",
+        activity="unknown",
+        waiting_for="",
+        writer="",
+        viewers=0,
+        exit=settled.exit,
+        conversation=conversation,
+        resumable=settled.resumable,
+    )
+    return settled
+
+
+def _record_of(
+    items: Sequence[TranscriptItem], place: Place, settings: RecordConfig
+) -> RecordAppend | None:
+    if not settings.keep_days or not items:
+        return None
+    most_bytes = settings.max_kb * 1024
+    lines = lines_of_terminal(items, turn=place.turn, by=place.by, most_bytes=most_bytes // 2)
+    return RecordAppend(lines, most_bytes, settings.keep_ms)
+
+
+async def _conversation_of(place: Place, told: str | None) -> tuple[str | None, Transcript | None]:
+    """Return the conversation that a terminal had open last, and its transcript if there is one."""
+    program = create_cli_runtime(place.runtime).terminal
+    if program is None:
+        return place.conversation, None
+    watch = program.watch(
+        run_dir=Path(place.files),
+        workspace=place.workspace,
+        env=place.places,
+        conversation=place.conversation,
+    )
+    following = asyncio.create_task(watch.run(lambda: None))
+    await asyncio.wait((following,), timeout=NOTES_S)
+    following.cancel()
+    await asyncio.wait((following,))
+    for conversation in (watch.conversation, told, place.conversation):
+        if conversation is None:
+            continue
+        found = program.transcript(conversation, workspace=place.workspace, env=place.places)
+        with contextlib.suppress(OSError):
+            if await asyncio.to_thread(getattr, found, "is_there"):
+                return conversation, found
+    return place.conversation, None
+
+
+def _items(transcript: Transcript, position: str) -> Sequence[TranscriptItem]:
+    """Return what a transcript has behind a position, the last of it where that is much."""
+    items: list[TranscriptItem] = []
+    with contextlib.suppress(OSError):
+        while len(items) < 20 * MOST_ITEMS:
+            more, behind = transcript.read(position)
+            items += more
+            if behind == position:
+                break
+            position = behind
+    return items[-MOST_ITEMS:]
+
+
+def _left_by_holder(place: Place) -> dict[str, Any] | None:
+    """Return what a holder has left when it ended; None if it was killed."""
+    try:
+        left = orjson.loads(Path(place.ended).read_bytes())
+        return left if isinstance(left, dict) else None
+    except (OSError, ValueError):
+        return None
+
+
+def last_picture(place: Place) -> tuple[bytes, bytes, int, int] | None:
+    """Return a terminal's last picture, what it printed since, and its size."""
+    left = _left_by_holder(place)
+    if left is None:
+        return None
+    with contextlib.suppress(KeyError, ValueError, TypeError):
+        picture, tail = (base64.b64decode(left[name]) for name in ("picture", "tail"))
+        return picture, tail, int(left["cols"]), int(left["rows"])
+    return None
+
+
+def _state_of(ended: Mapping[str, Any] | None, *, is_here: bool, host: str) -> tuple[str, str]:
+    """Return the state of a terminal that has ended, and why it is in it."""
+    if not is_here:
+        return "lost", f"its host {host} was away for too long"
+    if ended is None:
+        return "crashed", "killed"
+    status = ended.get("status")
+    if ended.get("reason") != "exited":
+        return "parked", ""
+    return ("exited", "") if status == 0 else ("crashed", f"status {status}")

@@ -1,0 +1,1 @@
+"""Terminals: an agent's own program on a screen that people watch and type at."""

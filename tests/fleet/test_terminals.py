@@ -1,0 +1,192 @@
+"""The lease of a terminal: its holder's alone, for as long as that lives."""
+
+from typing import Any
+
+import pytest
+
+from remoteclaw.clock import boottime
+from remoteclaw.config.model import TerminalsConfig
+from remoteclaw.errors import CallRefused, LeaseLost
+from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.inbound import GRACE_MS, Accepted
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.terminals import Held, TerminalTurn
+from remoteclaw.messages import SessionKey, TerminalWish
+from tests.support.leases import accept, acquire, let_pass
+from tests.support.stack import message
+from tests.support.terminals import place_of
+
+HOLD_S = 600.0
+SESSION = SessionKey.of(message("hello"), agent="main")
+
+
+async def opened(
+    fleet: Fleet, *, call: str = "1", by: str = "Ada", of: str = "alice", **limits: int
+) -> tuple[Accepted, bool]:
+    """Have a terminal opened."""
+    return await fleet.terminals.open(
+        SessionKey.of(message("hello", from_=of), agent="main"),
+        TerminalWish(by=by, cols=80, rows=24),
+        people=(),
+        call=call,
+        host="here",
+        name="main",
+        limits=TerminalsConfig(**limits),
+    )
+
+
+async def held(fleet: Fleet) -> tuple[Lease, Held]:
+    """Have a terminal opened, and the lease given to its holder."""
+    accepted, _ = await opened(fleet)
+    lease = await acquire(fleet, accepted)
+    assert await lease.turns.begin([accepted.entry_id])
+    own = TerminalTurn(lease)
+    await own.place(place_of(accepted.entry_id))
+    await own.hold(accepted.entry_id, "1 2 3", hold_s=HOLD_S)
+    (found,) = await fleet.terminals.held("here")
+    return lease, found
+
+
+async def renew(lease: Lease, *, lease_ms: int = 30_000) -> None:
+    await lease.run_fenced(
+        "renew",
+        {"active": keys.ACTIVE},
+        {"sid": lease.sid, "lease_ms": lease_ms, "grace_ms": GRACE_MS},
+    )
+
+
+async def test_a_late_renewal_of_the_worker_is_refused_and_changes_nothing(fleet: Fleet) -> None:
+    lease, found = await held(fleet)
+
+    with pytest.raises(LeaseLost):
+        await renew(lease)
+    with pytest.raises(LeaseLost):
+        await lease.turns.finish("done", reply=[])
+
+    await let_pass(fleet, 60_000)
+    await fleet.sweeper.sweep()
+    assert await fleet.leases.acquire(lease.sid, worker="other", host="here") is None
+    assert (await fleet.terminals.renew(found, hold_s=HOLD_S)).newest == found.place.turn
+
+
+async def test_it_is_nobodys_before_its_time_is_over_and_then_anybodys(fleet: Fleet) -> None:
+    lease, found = await held(fleet)
+    await let_pass(fleet, 500_000)
+    await fleet.terminals.renew(found, hold_s=HOLD_S)
+    await let_pass(fleet, 500_000)
+    assert await fleet.leases.acquire(lease.sid, worker="other", host="here") is None
+
+    await let_pass(fleet, 110_000)
+    after = await fleet.leases.acquire(lease.sid, worker="other", host="here")
+
+    assert after is not None
+    assert after.state.held == "here 1 2 3"
+    with pytest.raises(LeaseLost):
+        await fleet.terminals.renew(found, hold_s=HOLD_S)
+
+
+async def test_what_its_dead_holder_had_is_given_back_for_good(fleet: Fleet) -> None:
+    lease, found = await held(fleet)
+
+    assert await fleet.sweeper.release_dead("here", lambda _label: False) == 1
+
+    with pytest.raises(LeaseLost):
+        await fleet.terminals.renew(found, hold_s=HOLD_S)
+    assert await fleet.terminals.held("here") == []
+    assert await fleet.leases.acquire(lease.sid, worker="other", host="here") is not None
+
+
+async def test_one_is_open_until_its_turn_is_over(fleet: Fleet) -> None:
+    lease, found = await held(fleet)
+    assert (await opened(fleet, call="2"))[0].entry_id == found.place.turn
+    await fleet.sweeper.release_dead("here", lambda _label: False)
+    after = await acquire(fleet, Accepted(SESSION, found.place.turn, is_duplicate=False))
+    await after.turns.begin([found.place.turn])
+    assert after.state.terminal is not None
+
+    await after.turns.finish("done", reply=[])
+
+    view = await fleet.sessions.view(lease.sid)
+    assert view is not None
+    assert (view.terminal, view.held, view.terminal_entry) == (None, None, None)
+    accepted, is_new = await opened(fleet, call="3")
+    assert is_new
+    assert accepted.entry_id != found.place.turn
+
+
+async def test_messages_wait_behind_it_in_their_order(fleet: Fleet) -> None:
+    lease, found = await held(fleet)
+
+    first, second = await accept(fleet, "one", id="a"), await accept(fleet, "two", id="b")
+
+    renewed = await fleet.terminals.renew(found, hold_s=HOLD_S)
+    assert renewed.said == renewed.newest == second.entry_id
+    assert await fleet.leases.acquire(lease.sid, worker="other", host="here") is None
+    entries: Any = await fleet.scripts.client.xrange(keys.inbound(lease.sid))
+    assert [each.decode() for each, _ in entries] == [
+        found.place.turn,
+        first.entry_id,
+        second.entry_id,
+    ]
+
+
+async def test_thirteen_openings_of_nine_conversations_are_nine_terminals(fleet: Fleet) -> None:
+    limits = {"max": 64, "max_per_person": 64, "opens_per_minute": 600}
+    found = [
+        await opened(fleet, call=str(number), by=f"p{number}", of=f"u{number % 9}", **limits)
+        for number in range(13)
+    ]
+
+    assert sum(is_new for _, is_new in found) == 9
+    assert len(await fleet.terminals.list()) == 9
+
+
+async def test_too_many_and_too_often_are_refused(fleet: Fleet) -> None:
+    for number in range(2):
+        await opened(fleet, call=str(number), of=f"u{number}")
+    with pytest.raises(CallRefused, match="2 terminals open, and more may not be") as person:
+        await opened(fleet, call="3", of="u3", max_per_person=2)
+    with pytest.raises(CallRefused, match="2 terminals are open on this host") as host:
+        await opened(fleet, call="3", of="u3", by="Bob", max=2)
+    await opened(fleet, call="3", of="u3")
+
+    with pytest.raises(CallRefused, match="opened too often") as often:
+        await opened(fleet, call="4", of="u4", max_per_person=64)
+
+    assert {each.value.code for each in (person, host, often)} == {"TOO_MANY"}
+    assert often.value.retry_after_s is not None
+    assert 0 < often.value.retry_after_s <= 10
+    await let_pass(fleet, 10_000)
+    await opened(fleet, call="4", of="u4", max_per_person=64)
+
+
+async def test_what_people_see_is_fenced_and_told_once(fleet: Fleet) -> None:
+    lease, found = await held(fleet)
+    event = {"type": "state", "state": "live"}
+
+    async def change(epoch: str) -> bool:
+        return await fleet.terminals.change(
+            lease.sid, epoch, event=event, state="live", title='T"it', viewers=2
+        )
+
+    with pytest.raises(LeaseLost):
+        await change(lease.epoch)
+    assert await change(found.epoch)
+    assert not await change(found.epoch)
+
+    record = await fleet.terminals.record(lease.sid)
+    assert record is not None
+    assert (record.state, record.title, record.viewers) == ("live", 'T"it', 2)
+    assert [each.told for each in await fleet.terminals.events(lease.sid)] == [event]
+
+
+async def test_a_stop_reaches_its_holder(fleet: Fleet) -> None:
+    lease, found = await held(fleet)
+
+    await fleet.sessions.stop(lease.sid)
+
+    renewed = await fleet.terminals.renew(found, hold_s=HOLD_S)
+    assert renewed.stop == found.place.turn
+    (told,) = await fleet.terminals.held("here")
+    assert told.stop_entry == found.place.turn
+    assert boottime() >= renewed.sent_at
