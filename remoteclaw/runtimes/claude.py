@@ -7,20 +7,27 @@ No file of the user is edited. Claude obeys the settings of a workspace only if 
 import asyncio
 import base64
 import logging
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from remoteclaw.errors import AgentUnavailable, classify_error
-from remoteclaw.messages import Image, McpServerConfig
-from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Launch, Remedies
+from remoteclaw.messages import Image
+from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.agent import CliProcess
-from remoteclaw.runtimes.base import BaseRuntime, inherit, parted, server_environment, with_point
+from remoteclaw.runtimes.base import BaseRuntime, inherit, parted, with_point
 from remoteclaw.runtimes.claude_aside import ClaudeAside
 from remoteclaw.runtimes.claude_cost import Costs
 from remoteclaw.runtimes.claude_failure import complaint
+from remoteclaw.runtimes.claude_launch import (
+    PLANNING,
+    SETTINGS,
+    common_options,
+    environment_of,
+    server_of,
+)
+from remoteclaw.runtimes.claude_terminal import ClaudeTerminal
 from remoteclaw.runtimes.claude_turn import ID, ClaudePeer, ClaudeTurn, Conversation
 from remoteclaw.runtimes.wire import mapping, text
 
@@ -32,13 +39,6 @@ MCP_START_S = 60.0
 #: The number of retries of a failed request to the model, unless the environment sets it.
 #: Claude's default of 10 keeps a person waiting for three minutes; 4 take about 8 seconds.
 MAX_RETRIES = "4"
-#: The names of models that claude is asked for, as it gives them itself: `claude-opus-4-8[1m]`.
-_MODEL = re.compile(r"[A-Za-z0-9][\w.:/@-]*(\[\w+\])?")
-#: The beginning of the note of a process that was in plan mode.
-PLANNING = "plan "
-#: Settings for claude, above those of its user. In plan mode, which claude enters unasked, a model
-#: of the provider's else decides about commands and changes, and nobody is asked.
-SETTINGS = {"useAutoModeDuringPlan": False}
 #: The command that has claude plan, which it has in its own terminal alone.
 PLAN = "/plan"
 PLAN_WHAT = "Say what is to be planned: `/plan TASK`."
@@ -71,6 +71,7 @@ class ClaudeRuntime(BaseRuntime):
         models="`claude`, then /model",
     )
     natives = ("@anthropic-ai/claude-code-linux-*/claude",)
+    terminal = ClaudeTerminal()
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return what claude needs of our environment: its settings and its provider's keys."""
@@ -105,33 +106,20 @@ class ClaudeRuntime(BaseRuntime):
         argv += ["--permission-prompt-tool", "stdio", "--replay-user-messages"]
         # The user may have claude ask less in a terminal of their own (`defaultMode`).
         argv += ["--permission-mode", "default"]
-        # Settings of a workspace only if it is trusted: its hooks run regardless of permissions.
-        argv += [f"--setting-sources={'user,project,local' if spec.trust_workspace else 'user'}"]
         if session_id:
             argv.append(f"--resume={session_id}")
-        noted, point = parted(spec.note)
         if fork:
             argv.append("--fork-session")
             # Else the copy of a conversation at work has half a turn, and made-up words behind it.
+            _, point = parted(spec.note)
             if ID.fullmatch(point):
                 argv.append(f"--resume-session-at={point}")
         if fork or not session_id:
             argv.append(f"--session-id={fresh_id}")
-        # Without --model, a resumed claude takes the model's name without its [1m] suffix.
-        noted = noted.removeprefix(PLANNING)
-        if model := spec.model or (noted if _MODEL.fullmatch(noted) else ""):
-            argv += ["--model", model]
-        if not spec.inherit_mcp:
-            argv.append("--strict-mcp-config")
-        allowed = _reading(run_dir / FILES)
-        if spec.permissions != "deny":
-            allowed += [f"mcp__{name}" for name in spec.unasked_servers]
-        argv += ["--allowedTools", ",".join(allowed)]
+        argv += common_options(spec, run_dir)
         return Launch(
             argv=tuple(argv),
-            # When a background task ends, claude takes a turn for which nobody asked: without a
-            # lease, if it is parked by then.
-            env={**spec.env, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"},
+            env=environment_of(spec),
             cwd=spec.workspace,
             session_id=fresh_id if fork or not session_id else session_id,
         )
@@ -187,7 +175,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
             await self._peer.set_mode("plan")
         if not spec.mcp_servers:
             return
-        servers = {name: _server(server, run_dir) for name, server in spec.mcp_servers.items()}
+        servers = {name: server_of(server, run_dir) for name, server in spec.mcp_servers.items()}
         request_id = await self._peer.request("mcp_set_servers", servers=servers)
         try:
             async with asyncio.timeout(MCP_START_S):
@@ -271,20 +259,3 @@ def _image_block(image: Image) -> dict[str, Any]:
         "type": "image",
         "source": {"type": "base64", "media_type": image.mime_type, "data": data},
     }
-
-
-def _reading(directory: Path) -> list[str]:
-    """Return the rules that let claude read in a directory, by its path and its resolved path.
-
-    With `--add-dir`, claude would name the directory, another one for each process, in its system
-    prompt, which would break the prompt cache.
-    """
-    return [f"Read(/{path}/**)" for path in dict.fromkeys((directory, directory.resolve()))]
-
-
-def _server(server: McpServerConfig, run_dir: Path) -> dict[str, Any]:
-    """Return the description of an MCP server for `mcp_set_servers`."""
-    if server.url is not None:
-        return {"type": "http", "url": server.url, "headers": server.headers}
-    env = server_environment(server, run_dir)
-    return {"type": "stdio", "command": server.command, "args": list(server.args), "env": env}

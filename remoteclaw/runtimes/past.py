@@ -21,7 +21,7 @@ import orjson
 from remoteclaw.clock import now_ms
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
-__all__ = ["MOST_NOTES", "PastConversation", "past_conversations", "title_of"]
+__all__ = ["MOST_NOTES", "PastConversation", "past_conversations", "title_of", "without_header"]
 
 #: How many are looked at, newest first: codex has those of all workspaces in one place.
 MOST_FILES = 300
@@ -150,7 +150,7 @@ def _noted(file: Path) -> str:
     notes, left, at = [], MOST_NOTES, now_ms()
     lines = _lines(file, most_bytes=MOST_READ, most_lines=None)
     for message in reversed(_gemini_messages(lines)):
-        said = _without_header(_first_text(message.get("content"))).strip()
+        said = without_header(_first_text(message.get("content"))).strip()
         match message.get("type"):
             case "user" if said and not said.startswith("<"):
                 note = {"at": at, "role": "user", "from": "user", "text": said}
@@ -208,7 +208,7 @@ def _first_text(content: Any) -> str:
     return next((text(part.get("text")) for part in mappings(content) if part.get("text")), "")
 
 
-def _without_header(said: str) -> str:
+def without_header(said: str) -> str:
     """Return a message as the person wrote it, without what RemoteClaw put before it."""
     header = _HEADER.search(said)
     return said[header.end() :] if header else said
@@ -217,7 +217,7 @@ def _without_header(said: str) -> str:
 def title_of(said: Iterable[str]) -> str:
     """Return the beginning of the first words of a person's, on one line."""
     for words in said:
-        line = " ".join(_without_header(words).split())
+        line = " ".join(without_header(words).split())
         if line and not line.startswith(("<", "# AGENTS.md")):  # what a CLI says by itself
             return line[: LONGEST_TITLE - 1] + "…" if len(line) > LONGEST_TITLE else line
     return ""

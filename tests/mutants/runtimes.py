@@ -430,8 +430,8 @@ MUTANTS = (
     ),
     Mutant(
         "claude's prompt has its run directory",
-        before="allowed = _reading(run_dir / FILES)",
-        after="argv.append(f'--add-dir={run_dir}'); allowed = _reading(run_dir / FILES)",
+        before="rules = [*allowed, *_reading(run_dir / FILES)]",
+        after="options += ['--add-dir', run_dir]; rules = _reading(run_dir / FILES)",
         test="test_no_path_of_the_process_is_told_to_the_model",
     ),
     Mutant(
