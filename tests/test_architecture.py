@@ -191,7 +191,8 @@ def test_tests_wait_with_one_patience() -> None:
 
 
 def test_requirements_are_exact_and_hashed() -> None:
-    for name in ("requirements.txt", "requirements-dev.txt", ".ci/requirements.txt"):
+    files = ("requirements.txt", "requirements-dev.txt", "requirements-terminals.txt")
+    for name in (*files, ".ci/requirements.txt"):
         packages = re.findall(r"^\S.*", (ROOT / name).read_text(), re.MULTILINE)
         assert packages
         assert all(re.match(r"[\w.\[\]-]+==\S+ ", package) for package in packages), name

@@ -27,6 +27,7 @@ __all__ = [
     "RemoteClawError",
     "ScheduleRefused",
     "StateDirectoryError",
+    "TerminalsOff",
     "Unsupported",
     "did_you_mean",
 ]
@@ -66,6 +67,10 @@ class ConfigError(RemoteClawError):
 
 class StateDirectoryError(RemoteClawError):
     """Raised when the state directory can't be created, read or written."""
+
+
+class TerminalsOff(RemoteClawError):
+    """Raised when what reads terminals' screens is not installed."""
 
 
 class RedisUnavailable(RemoteClawError):

@@ -1,0 +1,367 @@
+"""The emulator's library (libghostty), in the C that it speaks. The only import of pyghostty."""
+
+import functools
+import importlib.util
+from collections import deque
+from typing import Any, Final
+
+from remoteclaw.errors import TerminalsOff
+from remoteclaw.tty.frames import TITLE, Modes, Style, plain
+from remoteclaw.tty.replies import allowed
+
+__all__ = [
+    "LOOKS",
+    "Heard",
+    "check",
+    "clear",
+    "configure",
+    "decoded",
+    "encoded",
+    "free",
+    "grid_reference",
+    "is_available",
+    "keep_lines",
+    "key_bytes",
+    "library",
+    "look",
+    "modifies_other",
+    "style",
+    "title_of",
+]
+
+#: Most bytes of a text for the clipboard, of a sequence that is not known, of one that is being
+#: received, of answers to one feed; most things said that wait to be taken.
+CLIPBOARD: Final = 100_000
+UNKNOWN: Final = 4096
+PENDING: Final = 128 * 1024
+ANSWERS: Final = 65536
+SAID: Final = 256
+#: What OSC 10 and 11 are answered with. Viewers have colours of their own.
+FOREGROUND, BACKGROUND = (0xE6, 0xE6, 0xE6), (0x12, 0x12, 0x12)
+
+#: What a cell's value says: text, style's number, is wide, is a cluster of code points, has a link,
+#: background of a cell without text. The text is None in the second half of a wide character.
+Look = tuple[str | None, int, bool, bool, bool, int | str | None]
+LOOKS: Final[dict[int, Look]] = {}
+#: Most that are remembered.
+_MOST_LOOKS = 50_000
+
+
+@functools.cache
+def library() -> tuple[Any, Any]:
+    """Load the library, which takes 0.2 s and 10 MB. Raises `TerminalsOff`."""
+    try:
+        from pyghostty._ffi import ffi, lib
+    except (ImportError, OSError) as error:
+        raise TerminalsOff(
+            "Terminals are off, because the emulator that reads their screens is not installed:"
+            " run scripts/setup, or pip install 'remoteclaw[terminals]'; it needs Linux with glibc"
+            " on x86-64 or aarch64."
+        ) from error
+    return ffi, lib
+
+
+def is_available() -> bool:
+    """Return whether there is an emulator on this machine, without loading it."""
+    return importlib.util.find_spec("pyghostty") is not None
+
+
+def check(result: int) -> None:
+    """Raise if the library refuses a call of ours, which only a lack of memory explains."""
+    if result:
+        raise MemoryError(f"libghostty answered {result}")
+
+
+class Heard:
+    """What the emulator reports while it is fed. It has no reference to the screen."""
+
+    def __init__(self) -> None:
+        self.said: deque[tuple[int, str]] = deque(maxlen=SAID)
+        self.bells = 0
+        self._answers: list[bytes] = []
+        self._size = 0
+
+    def answer(self, data: bytes) -> None:
+        """Keep what the program is to be answered, if it may be."""
+        if self._size + len(data) <= ANSWERS and allowed(data):
+            self._answers.append(data)
+            self._size += len(data)
+
+    def take(self) -> bytes:
+        """Take the answers."""
+        answers = b"".join(self._answers)
+        self._answers.clear()
+        self._size = 0
+        return answers
+
+    def osc(self, content: bytes) -> None:
+        """Take a sequence that no terminal knows."""
+        number, _, text = content.decode(errors="replace").partition(";")
+        if number.isascii() and number.isdecimal() and len(number) < 7:
+            self.said.append((int(number), plain(text)))
+
+
+def configure(terminal: Any, scrollback: int, heard: Heard) -> list[Any]:
+    """Set a terminal's limits and callbacks; return what has to live as long as it does."""
+    ffi, lib = library()
+
+    def set_option(name: str, value: Any) -> None:
+        option = getattr(lib, f"GHOSTTY_TERMINAL_OPT_{name}")
+        check(lib.ghostty_terminal_set(terminal, option, value))
+
+    for name, limit in {
+        "SCROLLBACK_MAX_LINES": scrollback,
+        "SCROLLBACK_MAX_BYTES": 1 << 20,
+        "CONTINUATION_MAX_BYTES": PENDING,
+        "UNKNOWN_MAX_BYTES": UNKNOWN,
+        "CLIPBOARD_WRITE_MAX_BYTES": CLIPBOARD,
+        "APC_MAX_BYTES": UNKNOWN,
+        "APC_MAX_BYTES_KITTY": UNKNOWN,
+    }.items():
+        set_option(name, ffi.new("size_t*", limit))
+    set_option("KITTY_IMAGE_STORAGE_LIMIT", ffi.new("uint64_t*", 0))
+    for name, rgb in (("COLOR_FOREGROUND", FOREGROUND), ("COLOR_BACKGROUND", BACKGROUND)):
+        set_option(name, ffi.new("GhosttyColorRgb*", rgb))
+    callbacks = _callbacks(heard)
+    for name, callback in callbacks.items():
+        set_option(name, callback)
+    return list(callbacks.values())
+
+
+def _callbacks(heard: Heard) -> dict[str, Any]:
+    ffi, lib = library()
+
+    def text(value: Any) -> bytes:
+        raw: bytes = ffi.buffer(value.ptr, value.len)[:] if value.len else b""
+        return raw
+
+    def unknown(_terminal: Any, _data: Any, sequence: Any) -> None:
+        if sequence.tag == lib.GHOSTTY_TERMINAL_UNKNOWN_SEQUENCE_OSC:
+            heard.osc(text(sequence.value.osc.content))
+
+    def clipboard(_terminal: Any, _data: Any, write: Any) -> None:
+        if write.contents_len:
+            data = text(write.contents[0].data)
+            heard.said.append((52, data[:CLIPBOARD].decode(errors="replace")))
+
+    def title(terminal: Any, _data: Any) -> None:
+        heard.said.append((0, title_of(terminal)))
+
+    def bell(_terminal: Any, _data: Any) -> None:
+        heard.bells += 1
+
+    def notification(_terminal: Any, _data: Any, said: Any) -> None:
+        words = b" ".join(part for part in (text(said.title), text(said.body)) if part)
+        heard.said.append((9, plain(words[:UNKNOWN].decode(errors="replace"))))
+
+    def progress(_terminal: Any, _data: Any, report: Any) -> None:
+        heard.said.append((9, f"4;{report.state};{max(report.progress, 0)}"))
+
+    def answer(_terminal: Any, _data: Any, data: Any, size: int) -> None:
+        heard.answer(ffi.buffer(data, size)[:])
+
+    return {
+        "WRITE_PTY": ffi.callback("GhosttyTerminalWritePtyFn", answer),
+        "UNKNOWN_SEQUENCE": ffi.callback("GhosttyTerminalUnknownSequenceFn", unknown),
+        "CLIPBOARD_WRITE": ffi.callback("GhosttyTerminalClipboardWriteFn", clipboard),
+        "TITLE_CHANGED": ffi.callback("GhosttyTerminalTitleChangedFn", title),
+        "BELL": ffi.callback("GhosttyTerminalBellFn", bell),
+        "DESKTOP_NOTIFICATION": ffi.callback("GhosttyTerminalDesktopNotificationFn", notification),
+        "PROGRESS_REPORT": ffi.callback("GhosttyTerminalProgressReportFn", progress),
+    }
+
+
+def title_of(terminal: Any) -> str:
+    """Return a terminal's title, one line."""
+    ffi, lib = library()
+    title = ffi.new("GhosttyString*")
+    if lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_TITLE, title) or not title.len:
+        return ""
+    raw: bytes = ffi.buffer(title.ptr, title.len)[: 4 * TITLE]
+    return plain(raw.decode(errors="ignore"))[:TITLE].strip()
+
+
+def free(terminal: Any, state: Any, rows: Any) -> None:
+    """Free all that a screen has of the library."""
+    _, lib = library()
+    lib.ghostty_render_state_row_iterator_free(rows)
+    lib.ghostty_render_state_free(state)
+    lib.ghostty_terminal_free(terminal)
+
+
+@functools.cache
+def grid_reference() -> Any:
+    """Return the function that finds a cell, cast so that cffi can pass its union by value."""
+    ffi, lib = library()
+    form = "GhosttyResult(*)(GhosttyTerminal, GhosttyPointS, GhosttyGridRef*)"
+    return ffi.cast(form, ffi.addressof(lib, "ghostty_terminal_grid_ref"))
+
+
+def look(cell: int) -> Look:
+    """Return what a cell's value says, and remember it."""
+    ffi, lib = library()
+
+    def get(name: str, kind: str) -> Any:
+        value = ffi.new(f"{kind}*")
+        check(lib.ghostty_cell_get(cell, getattr(lib, f"GHOSTTY_CELL_DATA_{name}"), value))
+        return value[0]
+
+    tag, wide = get("CONTENT_TAG", "GhosttyCellContentTag"), get("WIDE", "GhosttyCellWide")
+    background: int | str | None = None
+    if tag == lib.GHOSTTY_CELL_CONTENT_BG_COLOR_PALETTE:
+        background = int(get("COLOR_PALETTE", "GhosttyColorPaletteIndex"))
+    elif tag == lib.GHOSTTY_CELL_CONTENT_BG_COLOR_RGB:
+        background = _hex(get("COLOR_RGB", "GhosttyColorRgb"))
+    point = get("CODEPOINT", "uint32_t") if background is None else 0
+    text: str | None = plain(chr(point)) or " "
+    if wide == lib.GHOSTTY_CELL_WIDE_SPACER_TAIL:
+        text = None
+    result = (
+        text,
+        int(get("STYLE_ID", "uint16_t")),
+        wide == lib.GHOSTTY_CELL_WIDE_WIDE,
+        tag == lib.GHOSTTY_CELL_CONTENT_CODEPOINT_GRAPHEME,
+        bool(get("HAS_HYPERLINK", "bool")),
+        background,
+    )
+    if len(LOOKS) >= _MOST_LOOKS:
+        LOOKS.clear()
+    LOOKS[cell] = result
+    return result
+
+
+def style(raw: Any) -> Style:
+    """Return a style of the library as a frame has it."""
+    _, lib = library()
+    result: Style = {}
+    for name, color in (("fg", raw.fg_color), ("bg", raw.bg_color)):
+        if color.tag == lib.GHOSTTY_STYLE_COLOR_PALETTE:
+            result[name] = int(color.value.palette)
+        elif color.tag == lib.GHOSTTY_STYLE_COLOR_RGB:
+            result[name] = _hex(color.value.rgb)
+    if raw.underline:
+        result["ul"] = int(raw.underline)
+    for name, is_set in (
+        ("b", raw.bold),
+        ("d", raw.faint),
+        ("i", raw.italic),
+        ("v", raw.inverse),
+        ("s", raw.strikethrough),
+    ):
+        if is_set:
+            result[name] = 1
+    return result
+
+
+def _hex(color: Any) -> str:
+    return f"#{color.r:02x}{color.g:02x}{color.b:02x}"
+
+
+def encoded(terminal: Any) -> bytes:
+    """Return the library's own form of a terminal; empty if it can't be had just now."""
+    ffi, lib = library()
+    data, size = ffi.new("uint8_t**"), ffi.new("size_t*")
+    if lib.ghostty_snapshot_encode_alloc(terminal, ffi.NULL, data, size):
+        return b""
+    try:
+        raw: bytes = ffi.buffer(data[0], size[0])[:]
+    finally:
+        lib.ghostty_free(ffi.NULL, data[0], size[0])
+    return raw
+
+
+def decoded(raw: bytes) -> Any:
+    """Return the terminal of `encoded()`. Raises `ValueError`."""
+    ffi, lib = library()
+    decoder, terminal = ffi.new("GhosttySnapshotDecoder*"), ffi.new("GhosttyTerminal*")
+    check(lib.ghostty_snapshot_decoder_new_buf(ffi.NULL, decoder, raw, len(raw)))
+    try:
+        for name, value in (
+            ("MAX_CONTINUATION_BYTES", ffi.new("size_t*", PENDING)),
+            ("RETAIN_CONTINUATION", ffi.new("bool*", True)),
+        ):
+            option = getattr(lib, f"GHOSTTY_SNAPSHOT_DECODER_OPT_{name}")
+            check(lib.ghostty_snapshot_decoder_set(decoder[0], option, value))
+        if lib.ghostty_snapshot_decoder_decode(decoder[0], terminal):
+            raise ValueError("unknown form")
+    finally:
+        lib.ghostty_snapshot_decoder_free(decoder[0])
+    return terminal[0]
+
+
+def keep_lines(terminal: Any, lines: int) -> None:
+    """Drop rows of the past."""
+    ffi, lib = library()
+    option = lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_LINES
+    check(lib.ghostty_terminal_set(terminal, option, ffi.new("size_t*", lines)))
+
+
+def clear(terminal: Any) -> None:
+    """Empty the screen; modes, title and cursor stay."""
+    _, lib = library()
+    lib.ghostty_terminal_vt_write(terminal, b"\x18\x1b[2J\x1b[3J", 9)
+
+
+#: The flag of kitty's protocol that tells presses from releases: we send presses alone, for which
+#: the short form is the common one.
+_EVENT_TYPES = 2
+
+
+@functools.cache
+def _encoder() -> tuple[Any, Any]:
+    """Return the encoder of keys, and the key press that it is asked for."""
+    ffi, lib = library()
+    encoder, event = ffi.new("GhosttyKeyEncoder*"), ffi.new("GhosttyKeyEvent*")
+    check(lib.ghostty_key_encoder_new(ffi.NULL, encoder))
+    check(lib.ghostty_key_event_new(ffi.NULL, event))
+    lib.ghostty_key_event_set_action(event[0], lib.GHOSTTY_KEY_ACTION_PRESS)
+    return encoder[0], event[0]
+
+
+def _encode(key: str, mods: int, text: str, unshifted: str) -> bytes:
+    ffi, lib = library()
+    encoder, event = _encoder()
+    utf8 = text.encode()
+    lib.ghostty_key_event_set_key(event, getattr(lib, f"GHOSTTY_KEY_{key}"))
+    lib.ghostty_key_event_set_mods(event, mods)
+    # Shift is spent on the text that it made: "A" is not shift and "A".
+    lib.ghostty_key_event_set_consumed_mods(event, mods & 1 if text else 0)
+    lib.ghostty_key_event_set_utf8(event, utf8, len(utf8))
+    lib.ghostty_key_event_set_unshifted_codepoint(event, ord(unshifted) if unshifted else 0)
+    buffer, size = ffi.new("char[]", 128), ffi.new("size_t*")
+    check(lib.ghostty_key_encoder_encode(encoder, event, buffer, 128, size))
+    raw: bytes = ffi.buffer(buffer, size[0])[:]
+    return raw
+
+
+def modifies_other(terminal: Any) -> bool:
+    """Return whether modifyOtherKeys is 2, which the library shows in what it encodes alone."""
+    _, lib = library()
+    encoder, _ = _encoder()
+    lib.ghostty_key_encoder_setopt_from_terminal(encoder, terminal)
+    _set_encoder("KITTY_FLAGS", "uint8_t", 0)
+    return _encode("H", 3, "H", "h").endswith(b"~")
+
+
+def key_bytes(key: str, mods: int, text: str, unshifted: str, modes: Modes) -> bytes:
+    """Encode a key press for a program with these modes.
+
+    `key` is the library's name of it, `mods` a sum of shift 1, ctrl 2 and alt 4, `text` what it
+    types by itself, `unshifted` the character of the key without shift.
+    """
+    for name, kind, value in (
+        ("CURSOR_KEY_APPLICATION", "bool", modes.app_cursor),
+        ("KEYPAD_KEY_APPLICATION", "bool", modes.app_keypad),
+        ("ALT_ESC_PREFIX", "bool", True),
+        ("MODIFY_OTHER_KEYS_STATE_2", "bool", modes.modify_other == 2),
+        ("KITTY_FLAGS", "uint8_t", modes.kitty & ~_EVENT_TYPES),
+        ("BACKARROW_KEY_MODE", "bool", False),
+    ):
+        _set_encoder(name, kind, value)
+    return _encode(key, mods, text, unshifted)
+
+
+def _set_encoder(name: str, kind: str, value: int) -> None:
+    ffi, lib = library()
+    option = getattr(lib, f"GHOSTTY_KEY_ENCODER_OPT_{name}")
+    lib.ghostty_key_encoder_setopt(_encoder()[0], option, ffi.new(f"{kind}*", value))

@@ -1,0 +1,91 @@
+"""Text for a program in a terminal: cleaned, framed, and refused where it could be a command."""
+
+import re
+import unicodedata
+from typing import Final
+
+from remoteclaw.errors import RemoteClawError
+from remoteclaw.tty.frames import Modes
+
+__all__ = ["PasteRefused", "cleaned", "paste", "problem_of_input"]
+
+_BEGIN, _END = b"\x1b[200~", b"\x1b[201~"
+
+#: Signs that begin a command in one of the agents' programs: a command for the shell or the
+#: program, a note for its memory, work in the cloud, a skill, help.
+_SIGNS: Final = "!/#&$?"
+#: Whole texts that end a program.
+_WORDS: Final = frozenset("exit quit q logout :q :q! :qa :qa! :wq :wq! :x :x! :exit :quit".split())
+_TYPE_IT = "Type it yourself in the terminal, if you mean it."
+#: Format characters that stay: they make up words of several scripts, and emoji.
+_JOINERS = "\u200c\u200d"
+
+
+class PasteRefused(RemoteClawError):
+    """Raised for a text that can't be pasted as it is."""
+
+
+def cleaned(text: str) -> str:
+    """Return a text with LF for its line ends, without control and invisible characters.
+
+    What stays can't be a key or the end of a paste, and reads as it is.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = re.sub("[\u2028\u2029\u0085]", "\n", text)
+    kept = "".join(
+        character for character in text if character in "\n\t" or not _is_invisible(character)
+    )
+    return unicodedata.normalize("NFC", kept)
+
+
+def paste(text: str, modes: Modes) -> bytes:
+    """Return what a paste types. Raises `PasteRefused` for lines that would be sent one by one."""
+    text = cleaned(text)
+    if modes.paste:
+        return _BEGIN + text.encode() + _END
+    if "\n" in text:
+        raise PasteRefused(
+            "The program takes no pasted text now, so that each line would be sent by itself: paste"
+            " one line, or wait until its prompt is there."
+        )
+    return text.encode()
+
+
+def problem_of_input(text: str) -> str | None:
+    """Return why a text may not be typed for a person: a program could take it for a command."""
+    shown = _shown(text)
+    if not shown:
+        return "There is no text to type."
+    if shown[0] in _SIGNS:
+        return f"The text begins with “{shown[0]}”, which is a command there. {_TYPE_IT}"
+    if shown.lower() in _WORDS:
+        return f"“{shown}” ends the program. {_TYPE_IT}"
+    if re.search(r"(?<!\w)@(?:\S|$)", shown, re.MULTILINE):
+        return (
+            "The text has “@” at the beginning of a word, which opens a choice of files there."
+            f" {_TYPE_IT}"
+        )
+    return None
+
+
+def _shown(text: str) -> str:
+    """Return what a program may see of a text, signs in their plain form."""
+    plain = unicodedata.normalize("NFKC", cleaned(text))
+    kept = "".join(
+        character
+        for character in plain
+        if character not in _JOINERS and not unicodedata.name(character, "").startswith("VARIATION")
+    ).strip()
+    return kept.lstrip("".join(c for c in kept if unicodedata.category(c)[0] in "MZ"))
+
+
+def _is_invisible(character: str) -> bool:
+    """Return whether a character has no picture of its own and is no part of another's."""
+    if character in _JOINERS:
+        return False
+    return unicodedata.category(character) in {"Cc", "Cf", "Cs", "Cn"} or character in _BLANKS
+
+
+#: Letters and marks without a picture: fillers of Hangul, the joiner of graphemes, the empty
+#: pattern of Braille, vowels of Khmer that are not shown.
+_BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")

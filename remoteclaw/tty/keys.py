@@ -1,0 +1,114 @@
+"""Keys by their names, as the program in a terminal wants them."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from remoteclaw.errors import RemoteClawError
+from remoteclaw.tty import emulator
+from remoteclaw.tty.frames import Modes
+
+__all__ = ["NAMES", "UnknownKey", "encode", "raw"]
+
+#: Our names of keys that type nothing, and the emulator's.
+_KEYS: Final = {
+    "enter": "ENTER",
+    "tab": "TAB",
+    "esc": "ESCAPE",
+    "backspace": "BACKSPACE",
+    "delete": "DELETE",
+    "insert": "INSERT",
+    "home": "HOME",
+    "end": "END",
+    "pageup": "PAGE_UP",
+    "pagedown": "PAGE_DOWN",
+    "up": "ARROW_UP",
+    "down": "ARROW_DOWN",
+    "left": "ARROW_LEFT",
+    "right": "ARROW_RIGHT",
+    **{f"f{number}": f"F{number}" for number in range(1, 13)},
+}
+NAMES: Final = (*_KEYS, "space")
+_MODS: Final = {"shift": 1, "ctrl": 2, "alt": 4}
+_SIGNS: Final = {
+    "`": "BACKQUOTE",
+    "\\": "BACKSLASH",
+    "[": "BRACKET_LEFT",
+    "]": "BRACKET_RIGHT",
+    ",": "COMMA",
+    "=": "EQUAL",
+    "-": "MINUS",
+    ".": "PERIOD",
+    "'": "QUOTE",
+    ";": "SEMICOLON",
+    "/": "SLASH",
+    " ": "SPACE",
+}
+#: What may not be typed, in every form: Ctrl-Z stops the program and Ctrl-\ kills it.
+_STOPS: Final = re.compile(
+    rb"[\x1a\x1c]|\x1b\[(?:122|92)[:\d]*;(?:5|69|133|197)[:;\d]*u|\x1b\[27;5;(?:122|92)~"
+)
+
+#: Keys that a program without any keyboard protocol has always got as control characters, while the
+#: emulator would tell them apart.
+_LEGACY: Final = {"i": b"\t", "m": b"\r", "[": b"\x1b"}
+
+
+class UnknownKey(RemoteClawError):
+    """Raised for a key that has no name here, or that may not be pressed."""
+
+
+def encode(name: str, modes: Modes) -> bytes:
+    """Return what a key types, by the modes in force: `enter`, `shift+tab`, `ctrl+c`, `alt+x`.
+
+    Raises `UnknownKey` with the sentence for a person.
+    """
+    *before, key = re.split(r"\+(?=.)", name.strip()) if len(name) < 40 else [name]
+    mods = 0
+    for modifier in before:
+        mods |= _MODS.get(modifier.lower(), 8)
+    if mods & 8 or not (press := _press(key, mods)):
+        raise UnknownKey(
+            f"“{name[:40]}” is not a key: use {', '.join(NAMES)}, or ctrl+, alt+ and shift+ before"
+            " one of them or before a character."
+        )
+    if mods == _MODS["ctrl"] and not modes.kitty and not modes.modify_other:
+        legacy = _LEGACY.get(press[2])
+        if legacy:
+            return legacy
+    return raw(emulator.key_bytes(*press, modes))
+
+
+def _press(key: str, mods: int) -> tuple[str, int, str, str] | None:
+    """Return the emulator's key, the modifiers, the text, and the character without shift."""
+    named = _KEYS.get(key.lower())
+    if named:
+        return named, mods, "", ""
+    if key.lower() == "space":
+        key = " "
+    if len(key) != 1 or not key.isprintable():
+        return None
+    if key.isascii() and key.isalpha():
+        if mods & _MODS["ctrl"] and not mods & _MODS["shift"]:
+            key = key.lower()
+        elif key.isupper():
+            mods |= _MODS["shift"]
+        elif mods & _MODS["shift"]:
+            key = key.upper()
+        return key.upper(), mods, key, key.lower()
+    if key.isascii() and key.isdigit():
+        return f"DIGIT_{key}", mods, key, key
+    return _SIGNS.get(key, "UNIDENTIFIED"), mods, key, key
+
+
+def raw(values: Sequence[int]) -> bytes:
+    """Return bytes that a client has chosen itself. Raises `UnknownKey`."""
+    if not all(0 <= value <= 255 for value in values):
+        raise UnknownKey("A byte is a number from 0 to 255.")
+    keys = bytes(values)
+    if _STOPS.search(keys):
+        raise UnknownKey(
+            "Ctrl-Z and Ctrl-\\ aren't typed: they would stop the program, and nobody here could go"
+            " on with it."
+        )
+    return keys

@@ -1,0 +1,337 @@
+"""The screen of one terminal: its state for viewers, its answers to the program.
+
+The emulator alone reads what the program prints. Viewers get rows of text and styles, and the
+program gets those answers that `replies` allows.
+"""
+
+import time
+import weakref
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Self
+
+from remoteclaw.errors import RemoteClawError
+from remoteclaw.tty import emulator
+from remoteclaw.tty.emulator import Heard, check
+from remoteclaw.tty.frames import (
+    CLUSTER,
+    Frame,
+    Frames,
+    Modes,
+    Run,
+    Style,
+    link,
+    plain,
+    row_text,
+)
+
+__all__ = ["PictureUnreadable", "Screen"]
+
+#: Most bytes of a picture.
+PICTURE: Final = 256 * 1024
+#: How long a program may hold its screen back (mode 2026), in seconds.
+HOLD: Final = 0.5
+
+_MAGIC: Final = b"RCP1"
+_SHAPES = ("bar", "block", "underline", "block")
+
+
+class PictureUnreadable(RemoteClawError):
+    """Raised when a picture can't be restored, as of another version of the emulator."""
+
+
+class Screen:
+    """The state of one terminal. Not for more than one thread at a time."""
+
+    def __init__(self, cols: int, rows: int, *, scrollback: int = 1000) -> None:
+        ffi, lib = emulator.library()
+        terminal = ffi.new("GhosttyTerminal*")
+        check(lib.ghostty_terminal_new(ffi.NULL, terminal, cols, rows))
+        self._start(terminal[0], scrollback)
+
+    def _start(self, terminal: Any, scrollback: int) -> None:
+        ffi, lib = emulator.library()
+        self._ffi, self._lib, self._terminal = ffi, lib, terminal
+        self._clock: Callable[[], float] = time.monotonic
+        self._held_since = 0.0
+        self._heard = Heard()
+        self._callbacks = emulator.configure(terminal, scrollback, self._heard)
+        state = ffi.new("GhosttyRenderState*")
+        check(lib.ghostty_render_state_new(ffi.NULL, state))
+        rows = ffi.new("GhosttyRenderStateRowIterator*")
+        check(lib.ghostty_render_state_row_iterator_new(ffi.NULL, rows))
+        self._state, self._iterator = state[0], rows
+        self._free = weakref.finalize(self, emulator.free, terminal, state[0], rows[0])
+        self._frames = Frames(self._get("COLS"), self._get("ROWS"))
+
+    def close(self) -> None:
+        """Free the emulator's memory. The screen can't be used any more."""
+        self._free()
+        self._terminal = None
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what the program has printed; return what it has to be answered."""
+        self._lib.ghostty_terminal_vt_write(self._terminal, data, len(data))
+        return self._heard.take()
+
+    def resize(self, cols: int, rows: int) -> bytes:
+        """Change the size; lines are wrapped anew. Returns what the program has to be answered."""
+        check(self._lib.ghostty_terminal_resize(self._terminal, cols, rows, 8, 16))
+        self._frames.resize(cols, rows)
+        return self._heard.take()
+
+    def take_said(self) -> list[tuple[int, str]]:
+        """Take what the program has said since: OSC numbers with their text.
+
+        0 is a new title, 52 a text for the clipboard, 9 a notification or (`4;STATE;PERCENT`)
+        progress; others are sequences that no terminal knows, such as 7501.
+        """
+        said = list(self._heard.said)
+        self._heard.said.clear()
+        return said
+
+    @property
+    def said(self) -> list[tuple[int, str]]:
+        """What `take_said()` would take."""
+        return list(self._heard.said)
+
+    @property
+    def bell(self) -> int:
+        """How often the bell rang."""
+        return self._heard.bells
+
+    @property
+    def title(self) -> str:
+        """The title, one line."""
+        return emulator.title_of(self._terminal)
+
+    @property
+    def modes(self) -> Modes:
+        """The modes that decide what is sent to the program."""
+        return Modes(
+            paste=self._mode(2004),
+            app_cursor=self._mode(1),
+            app_keypad=self._mode(66),
+            kitty=self._get("KITTY_KEYBOARD_FLAGS", "uint8_t"),
+            modify_other=2 if emulator.modifies_other(self._terminal) else 0,
+            mouse=next((mode for mode in (1003, 1002, 1000, 9) if self._mode(mode)), 0),
+            sgr_mouse=self._mode(1006),
+            focus=self._mode(1004),
+            alternate=self._get("ACTIVE_SCREEN", "GhosttyTerminalScreen") == 1,
+        )
+
+    @property
+    def revision(self) -> int:
+        """A number that grows with each visible change, also over restarts of the gateway."""
+        self._refresh()
+        return self._frames.revision
+
+    def frame(self, since: int | None) -> Frame | None:
+        """Return what differs from a revision; all of it for None or one that is not known."""
+        self._refresh()
+        return self._frames.since(since)
+
+    def text(self) -> str:
+        """Return the rows as text."""
+        self._refresh()
+        return "\n".join(row_text(runs) for runs in self._frames.rows)
+
+    def history(self, start: int, count: int) -> dict[str, Any]:
+        """Return rows that have left the screen; 0 is the oldest that is kept."""
+        total = self._get("SCROLLBACK_ROWS", "size_t")
+        start = max(0, min(start, total))
+        rows = []
+        for row in range(start, min(start + count, total)):
+            reference = self._reference(row, "HISTORY")
+            rows.append(self._runs(self._cells(reference), reference))
+        return {"start": start, "total": total, "rows": rows}
+
+    def _refresh(self) -> None:
+        """Read the rows that have changed, unless the program holds them back."""
+        if self._mode(2026):
+            now = self._clock()
+            self._held_since = self._held_since or now
+            if now - self._held_since < HOLD:
+                return
+        self._held_since = 0.0
+        lib, ffi = self._lib, self._ffi
+        check(lib.ghostty_render_state_update(self._state, self._terminal))
+        key = lib.GHOSTTY_RENDER_STATE_DATA_ROW_ITERATOR
+        check(lib.ghostty_render_state_get(self._state, key, self._iterator))
+        rows: dict[int, list[Run]] = {}
+        row, cells = ffi.new("uint16_t*"), ffi.new("GhosttyCellsView*")
+        while lib.ghostty_render_state_row_iterator_next_dirty(self._iterator[0], row):
+            raw = lib.GHOSTTY_RENDER_STATE_ROW_DATA_CELLS_RAW
+            check(lib.ghostty_render_state_row_get(self._iterator[0], raw, cells))
+            values = memoryview(ffi.buffer(cells.ptr, 8 * cells.len)).cast("Q")
+            rows[row[0]] = self._runs(values, self._reference(row[0], "ACTIVE"))
+        check(lib.ghostty_render_state_clean(self._state))
+        self._frames.change(rows, self._rest())
+
+    def _rest(self) -> Frame:
+        cursor = self._ffi.new("GhosttyRenderStateCursor*")
+        cursor.size = self._ffi.sizeof("GhosttyRenderStateCursor")
+        key = self._lib.GHOSTTY_RENDER_STATE_DATA_CURSOR
+        check(self._lib.ghostty_render_state_get(self._state, key, cursor))
+        return {
+            "cursor": {
+                "row": cursor.viewport_y,
+                "col": cursor.viewport_x,
+                "visible": bool(cursor.visible and cursor.viewport_has_value),
+                "shape": _SHAPES[cursor.visual_style],
+            },
+            "title": self.title,
+            "modes": self.modes.as_json(),
+            "history": self._get("SCROLLBACK_ROWS", "size_t"),
+        }
+
+    def _runs(self, cells: Iterable[int], reference: Any) -> list[Run]:
+        """Join a row's cells of one style; a cluster of code points is a run of its own."""
+        looks = emulator.LOOKS
+        runs: list[Run] = []
+        text: list[str] = []
+        current: Style | None = None
+        styles: dict[tuple[Any, ...], tuple[Style | None, bool]] = {}
+        for column, cell in enumerate(cells):
+            look = looks.get(cell) or emulator.look(cell)
+            part, number, is_wide, is_cluster, has_link, background = look
+            if part is None:
+                continue
+            style = None
+            if number or is_wide or is_cluster or has_link or background is not None:
+                reference.x = column
+                address = self._link(reference) if has_link else ""
+                if is_cluster:
+                    part = self._cluster(reference)
+                    is_cluster = len(part) > 1
+                key = (number, is_wide, is_cluster, address, background)
+                if key not in styles:
+                    styles[key] = self._style(reference, *key)
+                style, is_hidden = styles[key]
+                if is_hidden:
+                    part = "\u3000" if is_wide else " "
+            if style is not current or is_cluster:
+                if text:
+                    runs.append(["".join(text), current] if current else ["".join(text)])
+                text, current = [], style
+            text.append(part)
+        rest = "".join(text) if current else "".join(text).rstrip(" ")
+        if rest:
+            runs.append([rest, current] if current else [rest])
+        return runs
+
+    def _style(
+        self,
+        reference: Any,
+        number: int,
+        is_wide: bool,
+        is_cluster: bool,
+        address: str,
+        background: int | str | None,
+    ) -> tuple[Style | None, bool]:
+        """Return a style as a frame has it, and whether its text is hidden."""
+        style: Style = {}
+        is_hidden = False
+        if number:
+            raw = self._ffi.new("GhosttyStyle*")
+            raw.size = self._ffi.sizeof("GhosttyStyle")
+            check(self._lib.ghostty_grid_ref_style(reference, raw))
+            style = emulator.style(raw)
+            is_hidden = bool(raw.invisible)
+        if background is not None:
+            style["bg"] = background
+        if address:
+            style["l"] = address
+        if is_wide:
+            style["w"] = 2
+        if is_cluster and not is_hidden:
+            style["c"] = 1
+        return style or None, is_hidden
+
+    def _cluster(self, reference: Any) -> str:
+        """Return a cell's code points, as many as a character may have."""
+        points, count = self._ffi.new("uint32_t[]", 64), self._ffi.new("size_t*")
+        if self._lib.ghostty_grid_ref_graphemes(reference, points, 64, count):
+            return "\ufffd"
+        text = plain("".join(map(chr, points[0 : min(count[0], CLUSTER)])))
+        return text or " "
+
+    def _link(self, reference: Any) -> str:
+        address, size = self._ffi.new("uint8_t[]", 2048), self._ffi.new("size_t*")
+        if self._lib.ghostty_grid_ref_hyperlink_uri(reference, address, 2048, size):
+            return ""
+        return link(self._ffi.buffer(address, size[0])[:].decode(errors="replace"))
+
+    def _reference(self, row: int, tag: str) -> Any:
+        """Return a reference to the first cell of a row; it holds until something is fed."""
+        point = self._ffi.new("GhosttyPointS*")
+        point.tag = getattr(self._lib, f"GHOSTTY_POINT_TAG_{tag}")
+        point.value.x, point.value.y = 0, row
+        reference = self._ffi.new("GhosttyGridRef*")
+        reference.size = self._ffi.sizeof("GhosttyGridRef")
+        check(emulator.grid_reference()(self._terminal, point[0], reference))
+        return reference
+
+    def _cells(self, reference: Any) -> Iterable[int]:
+        cell = self._ffi.new("GhosttyCell*")
+        for column in range(self._frames.cols):
+            reference.x = column
+            if self._lib.ghostty_grid_ref_cell(reference, cell):
+                return
+            yield cell[0]
+
+    def _get(self, name: str, kind: str = "uint16_t") -> int:
+        value = self._ffi.new(f"{kind}*")
+        key = getattr(self._lib, f"GHOSTTY_TERMINAL_DATA_{name}")
+        check(self._lib.ghostty_terminal_get(self._terminal, key, value))
+        return int(value[0])
+
+    def _mode(self, number: int) -> bool:
+        config = self._ffi.new("GhosttyTerminalModeConfig*")
+        config.mode = number
+        key = self._lib.GHOSTTY_TERMINAL_DATA_MODE
+        check(self._lib.ghostty_terminal_get(self._terminal, key, config))
+        return bool(config.value)
+
+    def picture(self) -> bytes:
+        """Return the whole state, with as many rows of the past as 256 KB hold.
+
+        Empty in the middle of a sequence that is too long to keep: the picture before stays good.
+        """
+        return _pack(self._terminal)
+
+    @classmethod
+    def restored(cls, picture: bytes, cols: int, rows: int, *, scrollback: int = 1000) -> Self:
+        """Return the screen of a picture. Raises `PictureUnreadable`."""
+        try:
+            if not picture.startswith(_MAGIC):
+                raise ValueError
+            terminal = emulator.decoded(zlib.decompress(picture[len(_MAGIC) :]))
+        except (ValueError, zlib.error) as error:
+            raise PictureUnreadable("This picture of a terminal can't be read.") from error
+        screen = cls.__new__(cls)
+        screen._start(terminal, scrollback)
+        if (screen._frames.cols, len(screen._frames.rows)) != (cols, rows):
+            screen.resize(cols, rows)
+        return screen
+
+
+def _pack(terminal: Any) -> bytes:
+    """Encode a terminal in at most 256 KB: first rows of the past are left out, then the rest."""
+    raw = emulator.encoded(terminal)
+    if not raw:
+        return b""
+    packed = _MAGIC + zlib.compress(raw, 1)
+    if len(packed) <= PICTURE:
+        return packed
+    copy = emulator.decoded(raw)
+    try:
+        for lines in (500, 250, 100, 30, 0):
+            emulator.keep_lines(copy, lines)
+            packed = _MAGIC + zlib.compress(emulator.encoded(copy), 1)
+            if len(packed) <= PICTURE:
+                return packed
+        emulator.clear(copy)
+        return _MAGIC + zlib.compress(emulator.encoded(copy), 1)
+    finally:
+        emulator.library()[1].ghostty_terminal_free(copy)
