@@ -44,12 +44,26 @@ def check_name(_context: click.Context, _parameter: click.Parameter, name: str) 
     metavar="NUMBER",
     help="How long it is valid. [default: until it is revoked]",
 )
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="NAME",
+    help="An agent that it is for; may be given more than once. [default: all]",
+)
 @with_fleet
-async def create_token(fleet: "Fleet", name: str, scope: "Scope", days: int | None) -> None:
+async def create_token(
+    fleet: "Fleet", name: str, scope: "Scope", days: int | None, agents: tuple[str, ...]
+) -> None:
     """Make a token and print it, once. NAME says whose it is."""
+    _, config = load()
+    for agent in agents:
+        config.agent(agent)
     valid_ms = None if days is None else days * 24 * 3600 * 1000
-    made, view = await fleet.tokens.create(name, scope, valid_ms)
-    echo(f"{view.id} may {scope}; it is shown only now:", err=True)
+    narrowed = tuple(dict.fromkeys(agents)) or None
+    made, view = await fleet.tokens.create(name, scope, valid_ms, agents=narrowed)
+    about = f", for {', '.join(narrowed)} alone" if narrowed else ""
+    echo(f"{view.id} may {scope}{about}; it is shown only now:", err=True)
     echo(made)
 
 
@@ -62,21 +76,22 @@ async def list_tokens(fleet: "Fleet", as_json: bool) -> None:
         await fleet.tokens.list(),
         as_json=as_json,
         plain=_plain,
-        heads=("TOKEN", "SCOPE", "MADE", "VALID UNTIL", "NAME"),
+        heads=("TOKEN", "SCOPE", "AGENTS", "MADE", "VALID UNTIL", "NAME"),
         row=_row,
         empty="No token was made: `remoteclaw token create NAME` makes one.",
     )
 
 
 def _plain(view: "TokenView") -> dict[str, Any]:
-    names = ("id", "name", "scope", "created_ms", "expires_ms", "is_expired")
+    names = ("id", "name", "scope", "agents", "created_ms", "expires_ms", "is_expired")
     return {name: getattr(view, name) for name in names}
 
 
 def _row(view: "TokenView") -> tuple[object, ...]:
     until = "revocation" if view.expires_ms is None else clock(view.expires_ms)
     until = "expired" if view.is_expired else until
-    return view.id, view.scope, clock(view.created_ms), until, view.name
+    agents = "all" if view.agents is None else " ".join(view.agents)
+    return view.id, view.scope, agents, clock(view.created_ms), until, view.name
 
 
 @token.command("revoke")

@@ -5,6 +5,7 @@ Only their digests are kept, and a digest from Redis is no token.
 
 import functools
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -33,6 +34,8 @@ class TokenView:
     created_ms: int
     expires_ms: int | None
     is_expired: bool
+    agents: tuple[str, ...] | None = None
+    """The agents that it is for; None for all."""
 
 
 class Tokens:
@@ -41,8 +44,18 @@ class Tokens:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
-    async def create(self, name: str, scope: Scope, valid_ms: int | None) -> tuple[str, TokenView]:
-        """Return a new token, which can't be read again, and what is kept of it."""
+    async def create(
+        self,
+        name: str,
+        scope: Scope,
+        valid_ms: int | None,
+        *,
+        agents: Sequence[str] | None = None,
+    ) -> tuple[str, TokenView]:
+        """Return a new token, which can't be read again, and what is kept of it.
+
+        With `agents`, it is for these alone.
+        """
         token_id, token = new_operator_token()
         now = await self._scripts.now_ms()
         kept = {
@@ -51,6 +64,7 @@ class Tokens:
             "digest": digest(token),
             "created_ms": now,
             "expires_ms": None if valid_ms is None else now + valid_ms,
+            "agents": None if agents is None else [*agents],
         }
         client = self._scripts.client
         await self._scripts.call(client.hset, keys.TOKENS, token_id, orjson.dumps(kept))

@@ -64,4 +64,4 @@ class Authenticator:
 
 
 def _operator(view: TokenView) -> Operator:
-    return Operator(view.name, view.scope, f"{view.id}/{view.digest}")
+    return Operator(view.name, view.scope, f"{view.id}/{view.digest}", view.agents)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
+from remoteclaw.config.model import Config
 from remoteclaw.errors import PlatformRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.feeds import Audience
@@ -20,7 +21,7 @@ from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import Attachment, SessionKey
 from remoteclaw.protocols import Part, Reply, Sent
 
-__all__ = ["CHANNEL", "CHAT_ID", "ConsoleChat", "Consoles"]
+__all__ = ["CHANNEL", "CHAT_ID", "ConsoleChat", "Consoles", "account_of"]
 
 #: The channel of terminals, and the id of the one chat that each of its accounts has.
 CHANNEL = "console"
@@ -33,6 +34,12 @@ AWAY_S = 2.0
 ASK_EVERY_S = 1.0
 
 log = logging.getLogger(__name__)
+
+
+def account_of(host: str, config: Config, agent: str) -> str:
+    """Return the account of a host's console with an agent; `config` has all agents."""
+    first, _ = config.agent(None)
+    return host if agent == first else f"{host}.{agent}"
 
 
 class Consoles:

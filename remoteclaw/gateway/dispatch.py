@@ -36,6 +36,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller
 from remoteclaw.gateway.call import Call, Handler, Subscriber
 from remoteclaw.gateway.limits import Transfers
+from remoteclaw.gateway.narrowing import Narrowed, check_method, may_call
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.rights import check_allowed, check_branch
 from remoteclaw.host.logs import frames_of
@@ -89,7 +90,7 @@ class Dispatcher:
         with _errors_as_refusals("tools"):
             caller = await self._caller(principal)
         if isinstance(principal, Operator):
-            return [tool for tool in self._tools.values() if principal.has(tool.scope)]
+            return [tool for tool in self._tools.values() if may_call(principal, tool)]
         assert caller is not None, "an agent has a session"
         shown = self._shown(caller)
         return [tool for name, tool in self._tools.items() if name in shown]
@@ -115,14 +116,18 @@ class Dispatcher:
         with _errors_as_refusals(method.name):
             caller = await self._caller(principal)
             self._authorize(principal, caller, method)
-            given = checked(method, params)
+            given, config = checked(method, params), self._config()
+            narrowed = Narrowed.of(principal, self._fleet, self._home.host_id, config)
+            if narrowed:
+                await narrowed.check(method, given, session_key)
+                config = narrowed.config
             call = Call(
                 id=_name_of(principal, method, given, call_id),
                 method=method,
                 principal=principal,
                 caller=caller,
                 session=await self._session(caller, session_key),
-                config=self._config(),
+                config=config,
                 current_config=self._config,
                 fleet=self._fleet,
                 home=self._home,
@@ -157,6 +162,7 @@ class Dispatcher:
                     f"{method.name} needs a token with the scope {method.scope}; "
                     f"this one has {principal.scope}.",
                 )
+            check_method(principal, method)
             return
         assert caller is not None, "an agent has a session"
         if not isinstance(method, Tool):

@@ -19,6 +19,8 @@ class Operator:
     scope: Scope
     credential: str
     """Identifies the token: a connection lives no longer than its own."""
+    agents: tuple[str, ...] | None = None
+    """The agents that the token is for; None for all."""
 
     @property
     def known_as(self) -> str:
@@ -28,6 +30,10 @@ class Operator:
     def has(self, scope: Scope) -> bool:
         """Whether the token's scope is this one or includes it."""
         return SCOPES.index(scope) <= SCOPES.index(self.scope)
+
+    def is_for(self, agent: str) -> bool:
+        """Whether the token is for an agent."""
+        return self.agents is None or agent in self.agents
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ async def labelled(call: Call, label: str) -> SessionView:
 async def may_see(call: Call, view: SessionView) -> bool:
     """Whether a caller may look at a session, and write to it."""
     if call.caller is None:
-        return True
+        return call.operator.is_for(view.key.agent)
     own = call.caller.session
     above = await call.fleet.sessions.above(view) if view.parent else ()
     is_owner = call.caller.turn is not None and is_for_owner(call.config, call.caller)

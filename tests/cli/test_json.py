@@ -38,7 +38,7 @@ FACTS = {
     "agents": "name version program steers asides reports_cost explains_denial resumes warning",
     "doctor": "subject ok text",
     "usage": f"agent {USAGE}",
-    "token list": "id name scope created_ms expires_ms is_expired",
+    "token list": "id name scope agents created_ms expires_ms is_expired",
     "sessions list": f"{SESSION} usage",
     "sessions show SID": f"{SESSION} project started_by has_started worker host lane turn phase "
     "usage conversations",

@@ -4,6 +4,42 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "sessions of other agents for a narrowed token",
+        before="if key is None or not self.operator.is_for(key.agent):",
+        after="if key is None:",
+        test="test_a_narrowed_token_learns_and_changes_nothing_of_another_agent",
+    ),
+    Mutant(
+        "a list of all sessions for a narrowed token",
+        before="return call.operator.is_for(view.key.agent)",
+        after="return True",
+        test="test_a_narrowed_token_learns_and_changes_nothing_of_another_agent",
+    ),
+    Mutant(
+        "a narrowed token that may ask everything",
+        before="if operator.agents is not None and method.name not in _ALLOWED:",
+        after="if False:",
+        test="test_a_narrowed_token_learns_and_changes_nothing_of_another_agent",
+    ),
+    Mutant(
+        "the console of another agent for a narrowed token",
+        before="key.account == account_of(self.host, self.whole, key.agent)",
+        after="True",
+        test="test_another_agent_s_console_is_not_shown_under_an_own_name",
+    ),
+    Mutant(
+        "a configuration with the agents that a token is not for",
+        before="config = narrowed.config",
+        after="pass",
+        test="test_a_narrowed_token_learns_and_changes_nothing_of_another_agent",
+    ),
+    Mutant(
+        "files of other agents for a narrowed token",
+        before="await narrowed.check_session(session, in_chat=in_chat)",
+        after="pass",
+        test="test_the_other_doors_know_a_narrowed_token",
+    ),
+    Mutant(
         "a refusal that doesn't say when to ask again",
         before='headers["retry-after"] = ',
         after="_ = ",
@@ -334,7 +370,7 @@ MUTANTS = (
     ),
     Mutant(
         "a file that is refused without its name",
-        before="except TooLarge as error: raise TooLarge(",
+        before="except TooLarge: raise TooLarge(",
         after="except TooLarge as error:\n    raise error\n    raise TooLarge(",
         test="test_files_go_both_ways_and_one_that_is_too_large_is_a_sentence[web]",
     ),

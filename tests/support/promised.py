@@ -146,6 +146,7 @@ def good_params(method: Method) -> dict[str, Any]:
 _EXAMPLES: dict[str, Any] = {
     "baseHash": "0" * 64,
     "before": "1-1",
+    "cols": 80,
     "config": {},
     "auth": "BTBZMqHH6r4Tts7J_aSIgg",
     "endedMs": 1,
@@ -157,7 +158,9 @@ _EXAMPLES: dict[str, Any] = {
     "patches": {},
     "publicKey": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNt"
     "oIAiw4",
+    "rows": 24,
     "runId": "0-1-1",
+    "start": 0,
     "verdict": "once",
     "updates": {"enabled": False},
 }

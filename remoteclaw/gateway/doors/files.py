@@ -6,6 +6,7 @@ from starlette.responses import JSONResponse, Response
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import TooLarge, authenticate, body_of
+from remoteclaw.gateway.narrowing import Narrowed
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.host.files import size_in_words
 from remoteclaw.host.terminal import one_line
@@ -32,6 +33,7 @@ class FilesDoor:
             session = SessionKey.parse(query.get("session", ""))
         except ValueError:
             raise CallRefused("INVALID_REQUEST", "session is no session's key.") from None
+        await self._check(principal, str(session), in_chat=True)
         async with gateway.dispatcher.transfers.one(principal):
             name = query.get("name", "")
             try:
@@ -54,11 +56,19 @@ class FilesDoor:
         except ValueError:
             why = "The file's name or size makes no sense."
             raise CallRefused("INVALID_REQUEST", why) from None
+        await self._check(principal, sid)
         async with self._gateway.dispatcher.transfers.one(principal):
             content = await self._gateway.fleet.blobs.get(sid, file)
         if content is None:
             raise CallRefused("NOT_FOUND", "The file is not kept any more.")
         return Response(content, media_type="application/octet-stream")
+
+    async def _check(self, operator: Operator, session: str, *, in_chat: bool = False) -> None:
+        """Refuse the files of a session that a token is not for."""
+        gateway = self._gateway
+        host, config = gateway.home.host_id, gateway.config()
+        if narrowed := Narrowed.of(operator, gateway.fleet, host, config):
+            await narrowed.check_session(session, in_chat=in_chat)
 
     async def _operator(self, request: Request) -> Operator:
         principal = await authenticate(self._gateway, request.scope)

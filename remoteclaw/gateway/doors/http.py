@@ -119,8 +119,8 @@ class _HttpDoor:
     async def metrics(self, request: Request) -> Response:
         """Return the counters and measurements, to operators."""
         principal = await authenticate(self._gateway, request.scope)
-        if not isinstance(principal, Operator) or not principal.has("read"):
-            raise CallRefused("FORBIDDEN", "The metrics are for operators.")
+        if not isinstance(principal, Operator) or principal.agents is not None:
+            raise CallRefused("FORBIDDEN", "The metrics are for operators, and about all agents.")
         gateway = self._gateway
         text = await exposition(
             gateway.meters,

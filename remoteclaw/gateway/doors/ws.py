@@ -28,6 +28,7 @@ from remoteclaw.gateway.doors.frames import (
 from remoteclaw.gateway.feeds import EVENTS
 from remoteclaw.gateway.gateway import TICK_S, Gateway
 from remoteclaw.gateway.limits import MOST_BYTES
+from remoteclaw.gateway.narrowing import may_call
 from remoteclaw.gateway.page.chats import Opening
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.messages import SessionKey
@@ -243,7 +244,7 @@ class Connection:
         """Return the first answer, with what the client may call."""
         if isinstance(principal, Operator):
             role, scopes = "operator", [s for s in SCOPES if principal.has(s)]
-            methods = [m.name for m in METHODS.values() if principal.has(m.scope)]
+            methods = [m.name for m in METHODS.values() if may_call(principal, m)]
             events = ["tick", "shutdown", *EVENTS]
         else:
             role, scopes = "agent", []

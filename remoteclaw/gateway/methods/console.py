@@ -10,7 +10,7 @@ from remoteclaw import commands
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused, ConfigError, MessageRefused, PerhapsSent, RedisRefused
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID
+from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID, account_of
 from remoteclaw.gateway.methods.operators import check_sender
 from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import Attachment, SessionKey
@@ -66,9 +66,7 @@ async def _session(call: Call, params: contract.OpenParams) -> SessionKey:
 def _chat_of(call: Call, agent: str | None) -> SessionKey:
     """Return the chat of this host's user with an agent; None is the first one."""
     name, _ = call.config.agent(agent)
-    first, _ = call.config.agent(None)
-    host = call.home.host_id
-    account = host if name == first else f"{host}.{name}"
+    account = account_of(call.home.host_id, call.current_config(), name)
     return SessionKey(name, CHANNEL, account, CHAT_ID, login_name())
 
 
