@@ -95,10 +95,20 @@ def _row(view: "TokenView") -> tuple[object, ...]:
 
 
 @token.command("revoke")
-@click.argument("token_id", metavar="TOKEN")
+@click.argument("token_id", metavar="TOKEN", required=False)
+@click.option(
+    "--jwt", "jti", metavar="JTI", help="Revoke instead what another cockpit has signed, by its id."
+)
 @with_fleet
-async def revoke_token(fleet: "Fleet", token_id: str) -> None:
+async def revoke_token(fleet: "Fleet", token_id: str | None, jti: str | None) -> None:
     """Revoke a token; connections that use it are closed. TOKEN is its id, or its name."""
+    if (token_id is None) == (jti is None):
+        raise click.UsageError("Name a token, or give --jwt with the id that it has in `jti`.")
+    if jti is not None:
+        await fleet.tokens.revoke_jwt(jti)
+        echo("It is revoked, and so is any other that has this id.")
+        return
+    assert token_id is not None, "one of them is there"
     views = await fleet.tokens.list()
     found = [view.id for view in views if token_id in (view.id, view.name)] or [token_id]
     listed = "`remoteclaw token list` shows those there are"

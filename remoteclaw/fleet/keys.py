@@ -60,6 +60,8 @@ ASKING = "rc:asking"
 LETTING_GO = "rc:letgo"
 #: Hash: operators' tokens for the gateway, by id, as JSON; secrets as digests alone.
 TOKENS = "rc:tokens"
+#: Sorted set: the ids of revoked JSON Web Tokens, by when the last of them has ended.
+JWT_GONE = "rc:jwt:gone"
 #: String: in place of a key that a script is not given; never written.
 NO_KEY = "rc:none"
 #: In place of a session's id where an operator calls.

@@ -19,6 +19,9 @@ from remoteclaw.tools.base import Scope
 __all__ = ["TokenView", "Tokens"]
 
 
+#: The longest time that a JSON Web Token can be valid, in milliseconds, and a day more.
+LONGEST_JWT_MS = 367 * 24 * 3600 * 1000
+
 log = logging.getLogger(__name__)
 
 
@@ -88,6 +91,17 @@ class Tokens:
     async def revoke(self, token_id: str) -> bool:
         """Make a token valid no more; False if there is none with this id."""
         return bool(await self._scripts.call(self._scripts.client.hdel, keys.TOKENS, token_id))
+
+    async def revoke_jwt(self, jti: str) -> None:
+        """Make the JSON Web Tokens with an id valid no more, whoever has signed them."""
+        client, now = self._scripts.client, await self._scripts.now_ms()
+        await self._scripts.call(client.zremrangebyscore, keys.JWT_GONE, 0, now)
+        await self._scripts.call(client.zadd, keys.JWT_GONE, {jti: now + LONGEST_JWT_MS})
+
+    async def is_jwt_revoked(self, jti: str) -> bool:
+        """Whether the JSON Web Tokens with an id are valid no more."""
+        found = await self._scripts.call(self._scripts.client.zscore, keys.JWT_GONE, jti)
+        return found is not None
 
     async def read(self, token_id: str) -> TokenView | None:
         """Return what is kept of a token; None if there is none with this id."""

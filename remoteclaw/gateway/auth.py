@@ -1,14 +1,17 @@
 """Authentication: a token becomes a principal.
 
-There are three kinds of token: the gateway's own, operators', and those of agent processes. Each is
-compared as a whole, by digest. What a client says of itself counts for nothing.
+There are four kinds of token: the gateway's own, operators', those of agent processes, and those
+that another cockpit has signed. Each but the last is compared as a whole, by digest. What a client
+says of itself counts for nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from remoteclaw.config.model import GatewayConfig
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.tokens import TokenView
 from remoteclaw.gateway.dispatch import Dispatcher
+from remoteclaw.gateway.jwt import Jwt, looks_signed
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.host.tokens import AGENT_PREFIX, OPERATOR_PREFIX, digest, is_same, sid_of
@@ -16,15 +19,22 @@ from remoteclaw.host.tokens import AGENT_PREFIX, OPERATOR_PREFIX, digest, is_sam
 __all__ = ["Authenticator"]
 
 #: What is longer is no token of any kind.
-LONGEST = 1024
+LONGEST = 4096
 
 
 class Authenticator:
     """Looks up tokens; nothing is cached, so a revoked one counts no more at once."""
 
-    def __init__(self, fleet: Fleet, dispatcher: Dispatcher, files: Sequence[TokenFile]) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        dispatcher: Dispatcher,
+        files: Sequence[TokenFile],
+        config: Callable[[], GatewayConfig],
+    ) -> None:
         self._fleet = fleet
         self._dispatcher = dispatcher
+        self._jwt = Jwt(fleet.tokens, config)
         self.files = files
 
     async def principal(self, token: str) -> Principal | None:
@@ -34,6 +44,8 @@ class Authenticator:
         """
         if not token or len(token) > LONGEST:
             return None
+        if looks_signed(token):
+            return await self._jwt.principal(token)
         if token.startswith(AGENT_PREFIX):
             sid = sid_of(token)
             return await self._dispatcher.agent_of_token(sid, digest(token)) if sid else None
@@ -48,6 +60,8 @@ class Authenticator:
             return (
                 await self._dispatcher.agent_of_token(principal.sid, principal.digest) == principal
             )
+        if principal.claims is not None:
+            return await self._jwt.holder(principal.claims) == principal
         token_id, _, _ = principal.credential.rpartition("/")
         if token_id:
             view = await self._fleet.tokens.read(token_id)

@@ -75,7 +75,9 @@ class Gateway:
         self.dispatcher = Dispatcher(
             fleet, home, config, handlers, methods=methods, restart=self.restart
         )
-        self.authenticator = Authenticator(fleet, self.dispatcher, token_files(home.path))
+        self.authenticator = Authenticator(
+            fleet, self.dispatcher, token_files(home.path), lambda: config().gateway
+        )
         self.feeds = Feeds(fleet)
         self.consoles = Consoles(fleet)
         self.page_chats = PageChats(fleet, home, config, self.feeds)

@@ -3,11 +3,28 @@
 What a principal may do comes from its token alone, never from what it says of itself.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from remoteclaw.tools.base import SCOPES, Scope
 
-__all__ = ["Agent", "Operator", "Principal"]
+__all__ = ["Agent", "Claims", "Operator", "Principal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a JSON Web Token says that was signed with a key of the configuration."""
+
+    key: str
+    """The key's name."""
+    secret: str
+    """The digest of the secret that it was signed with."""
+    subject: str
+    scope: Scope
+    agents: tuple[str, ...] | None
+    issued_s: int
+    expires_s: int
+    id: str | None
+    """By which it can be revoked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +38,8 @@ class Operator:
     """Identifies the token: a connection lives no longer than its own."""
     agents: tuple[str, ...] | None = None
     """The agents that the token is for; None for all."""
+    claims: "Claims | None" = field(default=None, repr=False)
+    """What a JSON Web Token says, where it is one."""
 
     @property
     def known_as(self) -> str:

@@ -19,6 +19,7 @@ from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.gateway.doors.http import create_app
 from remoteclaw.gateway.gateway import FINISH_S, Gateway
+from remoteclaw.gateway.jwt import check_keys
 from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.token_file import token_files
@@ -55,12 +56,13 @@ async def serve(
     without them, they are opened. After a restart was asked for, they are returned, still open, for
     the gateway that follows; connections wait there meanwhile. Otherwise they are closed, and the
     private one is removed if the gateway `is_alone`: else it belongs to `up`.
-    Raises `RemoteClawError` for a start that can't be: a port in use, a token that must not be
-    used, no Redis.
+    Raises `RemoteClawError` for a start that can't be: a port in use, a token or a secret that
+    must not be used, no Redis.
     """
     _raise_descriptors()
     for file in token_files(home.path):
         file.create()
+    check_keys(config.gateway)
     sockets = sockets or (listen(config.gateway), listen_privately(home))
     private = path_of(sockets[1], home)
     restarts = False

@@ -29,6 +29,7 @@ SHOWN = {
     *("Config.projects", "McpServerSettings.command", "RedisConfig.maxmemory"),
     *("ResetConfig.daily", "ResetConfig.timezone"),
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
+    *("JwtConfig.secret_file", "JwtConfig.agents"),
     *("ApprovalsConfig.chat", "ApprovalsConfig.thread"),
     *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow", "ToolsConfig.approve"),
     *("ChannelConfig.instructions", "ChannelConfig.formatting", "ChannelConfig.owners"),

@@ -52,7 +52,9 @@ class World:
         handlers: dict[str, Handler] = {**HANDLERS, **missing}
         self.stack = stack
         self.door = Dispatcher(stack.fleet, stack.home, self.config, handlers, methods=ALL)
-        self.authenticator = Authenticator(stack.fleet, self.door, ())
+        self.authenticator = Authenticator(
+            stack.fleet, self.door, (), lambda: self.config().gateway
+        )
 
     async def session(self, agent: str, **fields: Any) -> Accepted:
         """Have a session of an agent, of which a little is known."""

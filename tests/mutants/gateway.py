@@ -4,6 +4,67 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a signed token of another algorithm",
+        before="algorithms=[ALGORITHM]",
+        after='algorithms=[ALGORITHM, "HS512", "none"]',
+        test="test_what_is_not_as_it_has_to_be_is_nobody_s",
+    ),
+    Mutant(
+        "a signed token whose header asks for more",
+        before="not header.keys() <= HEADER",
+        after="False",
+        test="test_what_is_not_as_it_has_to_be_is_nobody_s",
+    ),
+    Mutant(
+        "a signed token that is valid for years",
+        before="if claims.expires_s - claims.issued_s > key.max_age_s:",
+        after="if False:",
+        test="test_what_is_not_as_it_has_to_be_is_nobody_s",
+    ),
+    Mutant(
+        "claims that are taken for something else",
+        before='strict=True, extra="ignore", hide_input_in_errors=True',
+        after='strict=False, extra="ignore", hide_input_in_errors=True',
+        test="test_what_is_not_as_it_has_to_be_is_nobody_s",
+    ),
+    Mutant(
+        "a signed token that gives itself a scope",
+        before="min(claims.scope, key.scope, key=SCOPES.index)",
+        after="claims.scope",
+        test="test_scope_and_agents_are_the_narrower_of_token_and_key",
+    ),
+    Mutant(
+        "a signed token that gives itself agents",
+        before="sorted(set(one) & set(other))",
+        after="sorted(set(one))",
+        test="test_scope_and_agents_are_the_narrower_of_token_and_key",
+    ),
+    Mutant(
+        "a signed token that outlives its key",
+        before="return await self._jwt.holder(principal.claims) == principal",
+        after="return True",
+        test="test_a_token_that_is_not_valid_any_more_closes_its_connections[removed]",
+    ),
+    Mutant(
+        "a signed token that can't be revoked",
+        before="if claims.id is not None and await self._tokens.is_jwt_revoked(claims.id):",
+        after="if False:",
+        test="test_a_token_that_is_not_valid_any_more_closes_its_connections[revoked]",
+    ),
+    Mutant(
+        "a signed token that is tried as another kind",
+        before="if looks_signed(token):",
+        after="if False:",
+        test="test_what_looks_signed_is_never_another_kind_of_token",
+    ),
+    Mutant(
+        "a secret that others can read",
+        before="found.st_uid != os.getuid() or found.st_mode & 0o077: "
+        'raise StateDirectoryError(f"{path} isn',
+        after='False:\n    raise StateDirectoryError(f"{path} isn',
+        test="test_a_secret_that_must_not_be_used_is_a_sentence",
+    ),
+    Mutant(
         "sessions of other agents for a narrowed token",
         before="if key is None or not self.operator.is_for(key.agent):",
         after="if key is None:",

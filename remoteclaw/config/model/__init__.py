@@ -14,7 +14,7 @@ from remoteclaw.config.model.channels import (
 )
 from remoteclaw.config.model.config import Config
 from remoteclaw.config.model.fleet import FleetConfig
-from remoteclaw.config.model.gateway import GatewayConfig, is_loopback
+from remoteclaw.config.model.gateway import GatewayConfig, JwtConfig, is_loopback
 from remoteclaw.config.model.hooks import HooksConfig
 from remoteclaw.config.model.queue import DropPolicy, QueueConfig, QueueMode, QueueOverride
 from remoteclaw.config.model.redis import RedisConfig
@@ -33,6 +33,7 @@ __all__ = [
     "GatewayConfig",
     "GroupConfig",
     "HooksConfig",
+    "JwtConfig",
     "McpServerSettings",
     "Profile",
     "QueueConfig",

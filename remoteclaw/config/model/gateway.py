@@ -2,19 +2,40 @@
 
 import ipaddress
 import re
-from typing import Annotated, Self
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from remoteclaw.config.model.section import (
-    Section,
-)
-from remoteclaw.config.rights import by_people
+from remoteclaw.config.model.section import MOST_S, Section, check_names
+from remoteclaw.config.rights import BY_PEOPLE, by_people
 
-__all__ = ["GatewayConfig", "is_loopback"]
+__all__ = ["GatewayConfig", "JwtConfig", "is_loopback"]
 
 WITH_SOCKET = by_people(restart="`remoteclaw up`, or a gateway that runs without it")
 WITH_GATEWAY = by_people(restart="the gateway, for MCP; its other doors take it at once")
+
+
+class JwtConfig(Section):
+    """A key with which another cockpit signs tokens: JSON Web Tokens whose `kid` is its name."""
+
+    secret_file: Annotated[Path, BY_PEOPLE]
+    """The file with the secret: 32 bytes or more, yours alone (`chmod 600`). Absolute, or beginning
+    with ~. A line end behind it is no part of it."""
+    scope: Annotated[Literal["read", "write", "terminal", "admin"], BY_PEOPLE] = "read"
+    """The most that its tokens may do, whatever they say."""
+    agents: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=100)
+    """The agents that its tokens may be for; without any, all."""
+    max_age_s: Annotated[int, BY_PEOPLE] = Field(default=86_400, ge=1, le=MOST_S)
+    """The longest time from a token's `iat` to its `exp`, in seconds."""
+
+    @field_validator("secret_file")
+    @classmethod
+    def _check_file(cls, value: Path) -> Path:
+        path = value.expanduser()
+        if not path.is_absolute():
+            raise ValueError(f"must be absolute or begin with ~, not {str(value)!r}")
+        return path
 
 
 class GatewayConfig(Section):
@@ -32,8 +53,15 @@ class GatewayConfig(Section):
     """More names for its address, as in the header Host: `claw.example.org`,
     or with a port. Its own address and this computer's are among them anyway."""
     origins: Annotated[tuple[str, ...], WITH_GATEWAY] = Field(default=(), max_length=50)
-    """Web pages that may use it, by their origin: `https://claw.example.org`. Without any, no page
-    may."""
+    """Web pages that may use it, by their origin: `https://claw.example.org`, and read what `/api`
+    answers them. Without any, no page may."""
+    jwt: Annotated[dict[str, JwtConfig], BY_PEOPLE] = Field(default_factory=dict)
+    """Keys with which other cockpits sign tokens, by name."""
+
+    @field_validator("jwt")
+    @classmethod
+    def _check_jwt(cls, value: dict[str, JwtConfig]) -> dict[str, JwtConfig]:
+        return check_names(value)
 
     @field_validator("host")
     @classmethod

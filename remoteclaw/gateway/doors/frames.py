@@ -39,7 +39,7 @@ class Auth(Params):
 
     model_config = ConfigDict(extra="ignore")
 
-    token: Annotated[str, Field(max_length=1024)] = ""
+    token: Annotated[str, Field(max_length=4096)] = ""
 
 
 class Connect(Params):

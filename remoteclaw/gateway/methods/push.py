@@ -18,7 +18,7 @@ def _who(call: Call) -> tuple[str, str]:
     """Return a person's id on the page, and the id of the token that they are logged in with."""
     operator = call.operator
     token, _, _ = operator.credential.rpartition("/")
-    if not token:
+    if not token or operator.claims is not None:
         raise CallRefused("FORBIDDEN", "Only who is logged in with a token of their own has this.")
     return person_id(operator.name, is_admin=operator.has("admin")), token
 

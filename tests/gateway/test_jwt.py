@@ -1,0 +1,255 @@
+"""JSON Web Tokens of another cockpit: which are good, for what, and for how long."""
+
+import asyncio
+import hashlib
+import hmac
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.errors import ConfigError
+from remoteclaw.gateway.gateway import Gateway
+from remoteclaw.gateway.jwt import check_keys
+from remoteclaw.gateway.principals import Operator
+from tests.support.cli import run
+from tests.support.doors import Door, gateway_process, opened
+from tests.support.signed import part, secret_file, signed
+from tests.support.stack import Stack
+
+NOW = int(time.time())
+
+
+@pytest.fixture
+def secret(stack: Stack, directory: Path) -> Path:
+    """The secret of a key that may write."""
+    path = secret_file(directory)
+    configure(stack, path)
+    return path
+
+
+def configure(stack: Stack, path: Path, **more: Any) -> None:
+    key = {"secret_file": str(path), "scope": "write", **more}
+    stack.configure(gateway={"jwt": {"cockpit": key}})
+
+
+async def who(door: Door, token: str) -> Operator | None:
+    assert isinstance(door.gateway, Gateway)
+    found = await door.gateway.authenticator.principal(token)
+    assert found is None or isinstance(found, Operator)
+    return found
+
+
+async def test_a_signed_token_is_an_operator_with_its_key_s_name(
+    stack: Stack, secret: Path
+) -> None:
+    async with opened(stack) as door:
+        found = await who(door, signed(secret, jti="1", nbf=NOW - 1, x="not asked"))
+        assert found is not None
+        assert (found.name, found.scope, found.agents) == ("cockpit/ada", "write", None)
+        assert found.known_as == "cockpit/ada"
+        answer = await door.invoke(signed(secret), "sessions_list")
+        assert answer.status == 200
+        async with door.connected(signed(secret, scope="read")) as client:
+            assert client.hello["auth"]["scopes"] == ["read"]
+
+
+def bad(secret: Path) -> dict[str, str]:
+    """Return tokens that are not valid, by what is wrong with them."""
+    good, now = signed(secret), int(time.time())
+    head, payload, _ = good.split(".")
+
+    def with_head(**header: Any) -> str:
+        return signed(secret, header)
+
+    def headed(header: Any) -> str:
+        body = f"{part(orjson.dumps(header))}.{payload}"
+        mac = hmac.new(secret.read_bytes().rstrip(), body.encode(), hashlib.sha256)
+        return f"{body}.{part(mac.digest())}"
+
+    none = part(orjson.dumps({"alg": "none", "kid": "cockpit"}))
+    return {
+        "none": f"{none}.{payload}.",
+        "None, signed": with_head(alg="None"),
+        "no algorithm": with_head(alg=...),
+        "another algorithm": with_head(alg="HS512"),
+        "a public key's": with_head(alg="RS256"),
+        "elliptic": with_head(alg="ES256"),
+        "algorithm in lower case": with_head(alg="hs256"),
+        "no kid": with_head(kid=...),
+        "unknown kid": with_head(kid="other"),
+        "a path as kid": with_head(kid="../../../../dev/null"),
+        "its own path as kid": with_head(kid=str(secret)),
+        "kid is a list": with_head(kid=["cockpit"]),
+        "kid is null": with_head(kid=None),
+        "kid with a line end": with_head(kid="cockpit\n"),
+        "crit": with_head(crit=["exp"]),
+        "crit is empty": with_head(crit=[]),
+        "b64": with_head(b64=False),
+        "jku": with_head(jku="https://evil.example/keys"),
+        "a key of its own": with_head(jwk={"kty": "oct", "k": part(b"x" * 32)}),
+        "header is a list": headed(["HS256"]),
+        "header is text": headed("HS256"),
+        "expired": signed(secret, iat=now - 100, exp=now - 11),
+        "from the future": signed(secret, iat=now + 60, exp=now + 120),
+        "not yet": signed(secret, nbf=now + 60),
+        "too long": signed(secret, exp=now + 86_401),
+        "ends before it begins": signed(secret, iat=now + 5, exp=now + 5),
+        "no exp": signed(secret, exp=...),
+        "no iat": signed(secret, iat=...),
+        "no aud": signed(secret, aud=...),
+        "no sub": signed(secret, sub=...),
+        "no scope": signed(secret, scope=...),
+        "another's": signed(secret, aud="other"),
+        "a list of audiences": signed(secret, aud=["remoteclaw"]),
+        "aud begins so": signed(secret, aud="remoteclaw2"),
+        "exp is text": signed(secret, exp=str(now + 60)),
+        "exp is true": signed(secret, exp=True),
+        "exp is a fraction": signed(secret, exp=now + 60.5),
+        "exp is huge": signed(secret, exp=10**30 // 10**12),
+        "exp is null": signed(secret, exp=None),
+        "iat is text": signed(secret, iat=str(now)),
+        "iat is negative": signed(secret, iat=-1),
+        "iat is false": signed(secret, iat=False),
+        "nbf is text": signed(secret, nbf=str(now)),
+        "unknown scope": signed(secret, scope="root"),
+        "scopes in a line": signed(secret, scope="read write"),
+        "scope is a list": signed(secret, scope=["read"]),
+        "sub is empty": signed(secret, sub=""),
+        "sub is a number": signed(secret, sub=1),
+        "sub has a line end": signed(secret, sub="a\nb"),
+        "sub is long": signed(secret, sub="x" * 101),
+        "agents is text": signed(secret, agents="main"),
+        "agents is empty": signed(secret, agents=[]),
+        "agents of numbers": signed(secret, agents=[1]),
+        "jti is a number": signed(secret, jti=1),
+        "another secret": signed(secret.with_name("other.secret")),
+        "unsigned": f"{head}.{payload}.",
+        "cut": good[:-1],
+        "two signatures": f"{good}.{good.rpartition('.')[2]}",
+        "another payload": f"{head}.{part(b'{}')}.{good.rpartition('.')[2]}",
+        "no JSON": f"{part(b'{')}.{payload}.x",
+        "empty": "..",
+        "huge": signed(secret, x="x" * 20_000),
+        "deep": f"{part(b'[' * 2000)}.{payload}.x",
+    }
+
+
+async def test_what_is_not_as_it_has_to_be_is_nobody_s(
+    stack: Stack, secret: Path, directory: Path
+) -> None:
+    secret_file(directory, "other")
+    async with opened(stack) as door:
+        tokens = bad(secret)
+        found = {why for why, token in tokens.items() if await who(door, token) is not None}
+        assert found == set()
+        # Nothing in the answer says why.
+        asked = {
+            (answer.status, answer.body)
+            for token in (*tokens.values(), "0" * 64)
+            if len(token) < 4096
+            for answer in [await door.invoke(token, "sessions_list")]
+        }
+        assert len(asked) == 1
+        assert (await who(door, signed(secret))) is not None, "or all is refused"
+
+
+async def test_scope_and_agents_are_the_narrower_of_token_and_key(
+    stack: Stack, secret: Path
+) -> None:
+    async with opened(stack) as door:
+        for said, key, has in (
+            ("admin", "read", "read"),
+            ("read", "admin", "read"),
+            ("admin", "terminal", "terminal"),
+        ):
+            configure(stack, secret, scope=key)
+            found = await who(door, signed(secret, scope=said))
+            assert found is not None
+            assert found.scope == has
+        for claimed, mine, have in (
+            (["main", "x"], ["main"], ("main",)),
+            (["main"], [], ("main",)),
+            (..., ["main"], ("main",)),
+        ):
+            configure(stack, secret, agents=mine)
+            found = await who(door, signed(secret, agents=claimed))
+            assert found is not None
+            assert found.agents == have
+        configure(stack, secret, agents=["main"])
+        assert await who(door, signed(secret, agents=["x"])) is None
+        refused = await door.invoke(signed(secret), "cron_list")
+        assert "This token is for 'main' alone" in refused.json["error"]["message"]
+
+
+@pytest.mark.parametrize("end", ["revoked", "removed", "rotated", "narrowed", "expired"])
+async def test_a_token_that_is_not_valid_any_more_closes_its_connections(
+    stack: Stack, secret: Path, end: str
+) -> None:
+    now = int(time.time())
+    soon: dict[str, Any] = {"iat": now - 60, "exp": now - 8} if end == "expired" else {}
+    token = signed(secret, jti="j-1", **soon)
+    async with opened(stack) as door, door.connected(token) as client:
+        match end:
+            case "revoked":
+                done = await asyncio.to_thread(run, stack, "token", "revoke", "--jwt", "j-1")
+                assert "It is revoked" in done.stdout
+            case "removed":
+                stack.configure()
+            case "rotated":
+                secret_file(secret.parent)
+            case "narrowed":
+                configure(stack, secret, scope="read")
+        assert (await client.closed())[0] == 1008
+        found = await who(door, token)
+        assert found is None or (end, found.scope) == ("narrowed", "read")
+
+
+async def test_what_looks_signed_is_never_another_kind_of_token(stack: Stack, secret: Path) -> None:
+    """Not even where the gateway's own token was chosen to look so."""
+    async with opened(stack) as door:
+        token = f"{'a' * 20}.{'b' * 20}.{'c' * 20}"
+        own = stack.home.path / "gateway-token"
+        own.write_text(token)
+        assert await who(door, token) is None
+        own.write_text(token.replace(".", "_"))
+        assert await who(door, token.replace(".", "_")) is not None
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "why"),
+    [
+        (b"x" * 31, 0o600, "has 31 bytes: a secret has 32 at least"),
+        (b"x" * 31 + b"\r\n", 0o600, "has 31 bytes"),
+        (b"x" * 5000, 0o600, "4096 at most"),
+        (b"x" * 32, 0o640, "isn't yours alone: `chmod 600` it."),
+        (None, 0o600, "can't be read (No such file or directory)."),
+    ],
+)
+async def test_a_secret_that_must_not_be_used_is_a_sentence(
+    stack: Stack, directory: Path, content: bytes | None, mode: int, why: str
+) -> None:
+    path = secret_file(directory, secret=content or b"x" * 32)
+    os.chmod(path, mode)
+    configure(stack, path)
+    token = signed(path)
+    if content is None:
+        path.unlink()
+    async with opened(stack) as door:
+        assert door.gateway is not None
+        assert await who(door, token) is None
+        with pytest.raises(ConfigError) as problem:
+            check_keys(door.gateway.config().gateway)
+    assert f"[gateway.jwt.cockpit] secret_file: {path}" in str(problem.value)
+    assert why in str(problem.value)
+
+
+async def test_a_gateway_doesn_t_start_with_such_a_secret(stack: Stack, directory: Path) -> None:
+    configure(stack, secret_file(directory, secret=b"short"))
+
+    with pytest.raises(AssertionError, match="has 5 bytes: a secret has 32 at least"):
+        async with gateway_process(stack):
+            pass
