@@ -5,6 +5,7 @@ there, and one that comes later reads what it missed.
 """
 
 import asyncio
+import contextlib
 import shlex
 import uuid
 from collections.abc import Mapping
@@ -152,11 +153,8 @@ class ClaudeWatch(BaseWatch):
         """
         if self._said == "idle" or self._was_interrupted:
             self._said = "unknown"
-            try:
-                with self._notes.path.open("ab") as file:
-                    file.write(b'{"hook_event_name":"typed"}\n')
-            except OSError:
-                pass
+            with contextlib.suppress(OSError), self._notes.path.open("ab") as file:
+                file.write(b'{"hook_event_name":"typed"}\n')
         self.tell()
 
     async def look(self) -> None:

@@ -17,16 +17,14 @@ from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Lau
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime, inherit, parted, with_point
 from remoteclaw.runtimes.codex_aside import CodexAside
+from remoteclaw.runtimes.codex_launch import common_options
+from remoteclaw.runtimes.codex_terminal import CodexTerminal
 from remoteclaw.runtimes.codex_thread import (
-    APPROVAL,
     INSTRUCTIONS,
     MCP_START_S,
     aside_of,
     limits_of,
-    own_settings,
-    servers_of,
     thread_of,
-    trust_of,
 )
 from remoteclaw.runtimes.codex_turn import CodexTurn, deny, tokens_of
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
@@ -34,8 +32,6 @@ from remoteclaw.runtimes.wire import mapping, text
 
 __all__ = ["CodexProcess", "CodexRuntime"]
 
-#: The variables that codex withholds from its commands.
-_KEYS = '["OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"]'
 #: The message to a resumed thread, which keeps its first system prompt.
 _INSTRUCTIONS = "These instructions replace those from the beginning of the conversation:\n\n{}"
 
@@ -64,6 +60,7 @@ class CodexRuntime(BaseRuntime):
         models="`codex`, then /model",
     )
     natives = ("@openai/codex-linux-*/vendor/*/bin/codex",)
+    terminal = CodexTerminal()
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return what codex needs of our environment: its own settings and its provider's keys."""
@@ -74,27 +71,7 @@ class CodexRuntime(BaseRuntime):
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
     ) -> Launch:
         """Return the command line; which thread it is about is said over the wire."""
-        options = [
-            "check_for_update_on_startup=false",
-            f"shell_environment_policy.exclude={_KEYS}",
-            # Agents of its own go on working when it is stopped.
-            "features.multi_agent=false",
-            # Its model is offered the tool anyway, and told that it is for another mode.
-            "features.default_mode_request_user_input=true",
-            trust_of(spec),
-        ]
-        if not spec.trust_workspace:
-            options.append("project_doc_max_bytes=0")  # the workspace's AGENTS.md
-        for name, own in sorted(servers_of(own_settings(spec.env)).items()):
-            if name in spec.mcp_servers:
-                continue  # ours replaces it
-            if not spec.inherit_mcp:
-                options.append(f"mcp_servers.{name}.enabled=false")
-            elif (spec.permissions == "deny" or spec.branch) and APPROVAL not in own:
-                options.append(f'mcp_servers.{name}.{APPROVAL}="prompt"')
-        argv = [*spec.command, "app-server"]
-        for option in options:
-            argv += ["-c", option]
+        argv = [*spec.command, "app-server", *common_options(spec)]
         return Launch(argv=tuple(argv), env=spec.env, cwd=spec.workspace, session_id=session_id)
 
     def process(

@@ -21,6 +21,7 @@ __all__ = [
     "aside_of",
     "limits_of",
     "own_settings",
+    "server_of",
     "servers_of",
     "thread_of",
     "trust_of",
@@ -49,7 +50,7 @@ def thread_of(spec: AgentSpec, run_dir: Path) -> dict[str, Any]:
     """Return what a thread of this spec is like."""
     policy, sandbox = _POLICIES[spec.permissions]
     servers = {
-        f"mcp_servers.{name}": _server(server, run_dir, asks=name not in spec.unasked_servers)
+        f"mcp_servers.{name}": server_of(server, run_dir, asks=name not in spec.unasked_servers)
         for name, server in spec.mcp_servers.items()
     }
     model = {"model": spec.model} if spec.model else {}
@@ -122,7 +123,7 @@ def servers_of(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: mapping(server) for name, server in servers if re.fullmatch(r"[\w-]+", name)}
 
 
-def _server(server: McpServerConfig, run_dir: Path, *, asks: bool) -> dict[str, Any]:
+def server_of(server: McpServerConfig, run_dir: Path, *, asks: bool) -> dict[str, Any]:
     """Return an MCP server as codex wants it described."""
     common: dict[str, Any] = {
         "startup_timeout_sec": MCP_START_S,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,16 @@ from typing import Any
 import orjson
 import pytest
 
+from remoteclaw.config.home import Home, private_directory
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, Launch
 from remoteclaw.runtimes.claude import ClaudeRuntime
 from remoteclaw.runtimes.claude_terminal import ClaudeTerminal, ClaudeWatch
+from tests.support.agents import AgentCli
+from tests.support.bridges import agent_bridge
+from tests.support.prefixes import asked
+from tests.support.stack import message
+from tests.support.tty import Tty
 from tests.support.waiting import eventually
 
 ID = "11111111-2222-4333-8444-555555555555"
@@ -287,3 +294,78 @@ async def following(claude: Claude) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+# -- the real one ---------------------------------------------------------------------------------
+
+
+async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
+    claude: AgentCli, home: Home
+) -> None:
+    workspace = home.path / "work"
+    env = {**ClaudeRuntime().environment(os.environ), **claude.env}
+    answer_first_dialogs(env)
+    async with agent_bridge(home, "claude", command=claude.command, env=env) as opened:
+        bridge, keeper, session_map = opened
+        await bridge.handle(message("SAY:plum"))
+        (conversation,) = session_map.values()
+        await keeper.discard()
+
+        run_dir = private_directory(home.path / "terminal")
+        spec = replace(SPEC, command=claude.command, workspace=str(workspace), env=env)
+        spec = replace(spec, mcp_servers={}, tools=None)
+        terminal = ClaudeTerminal()
+        launch = terminal.launch(spec, session_id=conversation, prompt="", run_dir=run_dir)
+        record = terminal.transcript(conversation, workspace=spec.workspace, env=env)
+        before = record.end()
+        watch = terminal.watch(
+            run_dir=run_dir,
+            workspace=spec.workspace,
+            env=terminal.places(env),
+            conversation=conversation,
+        )
+        async with Tty.running(launch, watch) as tty:
+            await tty.see("Yes, I trust this folder")
+            assert (watch.activity, watch.is_ready) == ("unknown", False)
+            await tty.type("\r")
+            await tty.becomes("idle")
+            assert watch.is_ready
+            await tty.see("plum")
+            await tty.submit("GREPSYS:who you are")
+            await tty.see("GREPSYS true")
+            await tty.becomes("idle")
+            await tty.submit("SHELL:touch x")
+            await tty.becomes("waiting")
+            assert watch.waiting_for == "Bash: touch x"
+            await tty.type("\x1b")
+            await tty.becomes("idle")
+            await tty.submit("RECALL")
+            await tty.becomes("idle")
+            assert "plum" in str(asked(claude.model, "RECALL"))
+            assert watch.conversation == conversation
+
+        assert not (workspace / "x").exists()
+        items, end = record.read(before)
+        assert [(item.kind, item.text, item.name) for item in items[:6]] == [
+            ("user", "GREPSYS:who you are", ""),
+            ("agent", "GREPSYS true", ""),
+            ("user", "SHELL:touch x", ""),
+            ("tool", "touch x", "Bash"),
+            ("notice", "The request was interrupted.", ""),
+            ("user", "RECALL", ""),
+        ]
+        assert record.read(end) == ([], end), "each item once"
+        assert record.end() == end
+        await bridge.handle(message("plum and RECALL"))
+        assert "touch x" in str(asked(claude.model, "plum and RECALL"))
+        assert set(session_map.values()) == {conversation}
+
+
+def answer_first_dialogs(env: dict[str, str]) -> None:
+    """Have answered what claude asks a person at its first start, but for the workspace."""
+    key = env["ANTHROPIC_API_KEY"][-20:]
+    answered = {
+        "hasCompletedOnboarding": True,
+        "customApiKeyResponses": {"approved": [key], "rejected": []},
+    }
+    Path(env["HOME"], ".claude.json").write_bytes(orjson.dumps(answered))

@@ -1,0 +1,294 @@
+"""Codex' own program in a terminal: how it is started, and what it says of itself."""
+
+import itertools
+import os
+import subprocess
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.config.home import Home, private_directory
+from remoteclaw.messages import McpServerConfig
+from remoteclaw.protocols import AgentSpec, Launch
+from remoteclaw.runtimes.codex import CodexRuntime
+from remoteclaw.runtimes.codex_terminal import CodexTerminal, CodexWatch
+from tests.conftest import required
+from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.bridges import agent_bridge
+from tests.support.prefixes import asked
+from tests.support.stack import message
+from tests.support.tty import Tty
+from tests.support.waiting import eventually
+
+ID = "01a207ba-dadb-7820-a23c-83adb57e1d47"
+SPEC = AgentSpec(
+    runtime="codex",
+    command=("codex",),
+    workspace="/w",
+    env={"HOME": "/home/ada"},
+    system_prompt='who you are: "Ada\'s"',
+    mcp_servers={
+        "remoteclaw": McpServerConfig(url="http://x", headers={"Authorization": "Bearer secret"}),
+        "notes": McpServerConfig(command="printenv", args=("KEY",), env={"KEY": "it's $secret"}),
+    },
+    tools=("send",),
+)
+WORKS, ASKS, RESTS = "⠂ scripted | w", "[ ! ] Action Required | w", "scripted | w"
+
+
+def launched(spec: AgentSpec, run_dir: Path, *, id_: str | None = ID, prompt: str = "") -> Launch:
+    run_dir.mkdir(exist_ok=True)
+    return CodexTerminal().launch(spec, session_id=id_, prompt=prompt, run_dir=run_dir)
+
+
+def options_of(argv: tuple[str, ...]) -> dict[str, Any]:
+    """Return codex' options, as it reads them."""
+    options = [words for flag, words in itertools.pairwise(argv) if flag == "-c"]
+    return tomllib.loads("\n".join(options))
+
+
+# -- the start ------------------------------------------------------------------------------------
+
+
+def test_secrets_are_in_no_command_line(directory: Path) -> None:
+    launch = launched(SPEC, directory / "run", prompt="--help")
+
+    assert "secret" not in " ".join(launch.argv), "other users read command lines"
+    assert launch.argv[-2:] == ("--", "--help"), "a prompt is never an option"
+    options = options_of(launch.argv)
+    (name,) = options["mcp_servers"]["remoteclaw"]["env_http_headers"].values()
+    assert launch.env[name] == "Bearer secret"
+    assert name.startswith(options["shell_environment_policy"]["exclude"][-1].rstrip("*"))
+    server = options["mcp_servers"]["notes"]
+    started = subprocess.run(
+        [server["command"], *server["args"]], capture_output=True, text=True, check=True
+    )
+    assert started.stdout == "it's $secret\n"
+    assert {file.stat().st_mode & 0o777 for file in (directory / "run").iterdir()} == {0o600}
+
+
+def test_a_terminal_is_started_as_turns_are(directory: Path) -> None:
+    spec = replace(SPEC, model="gpt", inherit_mcp=False, env={"HOME": str(directory)})
+    (directory / ".codex").mkdir()
+    (directory / ".codex" / "config.toml").write_text('[mcp_servers.own]\ncommand = "x"\n')
+    turn = CodexRuntime().launch(spec, session_id=ID, fork=False, run_dir=directory / "run")
+    terminal = options_of(launched(spec, directory / "run").argv)
+
+    of_turn = options_of(turn.argv)
+    of_turn["mcp_servers"] |= terminal["mcp_servers"]
+    assert of_turn["mcp_servers"]["own"] == {"enabled": False}
+    assert terminal == {**terminal, **of_turn}
+    assert terminal["model"] == "gpt"
+
+
+@pytest.mark.parametrize(
+    ("permissions", "asks", "sandbox"),
+    [
+        *(("ask", True, "read-only"), ("edits", True, "read-only")),
+        *(("auto", False, "danger-full-access"), ("deny", False, "read-only")),
+    ],
+)
+def test_its_permissions_are_those_of_the_agent(
+    directory: Path, permissions: str, asks: bool, sandbox: str
+) -> None:
+    options = options_of(launched(replace(SPEC, permissions=permissions), directory / "run").argv)
+
+    assert (options["approval_policy"] != "never") is asks
+    assert options["sandbox_mode"] == sandbox
+    mode = options["mcp_servers"]["remoteclaw"]["default_tools_approval_mode"]
+    assert mode == ("prompt" if permissions == "deny" else "approve")
+
+
+def test_a_new_thread_is_told_its_instructions_and_another_one_knows_them(directory: Path) -> None:
+    begun = launched(SPEC, directory / "new", id_=None).argv
+    resumed = launched(SPEC, directory / "run").argv
+
+    assert options_of(begun)["developer_instructions"] == SPEC.system_prompt
+    assert "developer_instructions" not in options_of(resumed)
+    assert resumed[1:4] == ("--no-daemon", "resume", ID)
+
+
+# -- what it does ---------------------------------------------------------------------------------
+
+
+class Codex:
+    """What a codex says, without one: its states, its title and its rollout."""
+
+    def __init__(self, directory: Path) -> None:
+        self.home, self.run_dir = directory, directory / "run"
+        launched(SPEC, self.run_dir)
+        self.new_watch()
+
+    def new_watch(self) -> None:
+        """Begin to watch as a gateway does that is restarted."""
+        self.watch: CodexWatch = CodexTerminal().watch(
+            run_dir=self.run_dir, workspace="/w", env={"HOME": str(self.home)}, conversation=ID
+        )
+
+    def says(self, state: str) -> str:
+        self.watch.osc(7501, f"state={state}")
+        return self.watch.activity
+
+    def title(self, text: str) -> str:
+        self.watch.title(text)
+        return self.watch.activity
+
+    async def look(self) -> str:
+        await self.watch.look()
+        return self.watch.activity
+
+    def typed(self) -> str:
+        self.watch.typed()
+        return self.watch.activity
+
+    def rollout(self, id_: str = ID) -> Path:
+        day = self.home / ".codex" / "sessions" / "2026" / "11" / "23"
+        day.mkdir(parents=True, exist_ok=True)
+        return day / f"rollout-2026-11-23T09-26-55-{id_}.jsonl"
+
+    def record(self, kind: str) -> None:
+        with self.rollout().open("ab") as file:
+            file.write(orjson.dumps({"type": "event_msg", "payload": {"type": kind}}) + b"\n")
+
+
+@pytest.fixture
+def codex(directory: Path) -> Codex:
+    return Codex(directory)
+
+
+async def test_nothing_heard_is_unknown_and_no_title_says_that_it_is_idle(codex: Codex) -> None:
+    await codex.watch.look()
+    assert (codex.watch.activity, codex.watch.is_ready) == ("unknown", False)
+    codex.watch.osc(9, "state=idle")
+    assert not codex.watch.is_ready
+    assert codex.title(RESTS) == "unknown"
+    assert codex.says("sleeping") == "unknown"
+
+
+def test_its_states_and_its_title_have_to_agree(codex: Codex) -> None:
+    assert codex.says("idle:app=codex") == "idle"
+    assert codex.watch.is_ready
+    assert codex.says("working:app=codex") == "busy"
+    assert codex.says("blocked:app=codex:kind=permission") == "waiting"
+    assert codex.watch.waiting_for == "permission"
+    assert codex.title(WORKS) == "waiting", "it turns on for half a second"
+    assert codex.says("working") == "busy"
+    for state in ("done", "error"):
+        assert codex.says(state) == "busy", "its title says that it works"
+    assert codex.title(ASKS) == "waiting"
+    assert codex.title(RESTS) == "idle"
+
+
+def test_what_is_typed_while_idle_may_open_a_menu_also_for_the_next_gateway(codex: Codex) -> None:
+    codex.says("done")
+    assert codex.typed() == "unknown"
+    assert codex.says("idle") == "unknown", "it says so at any key"
+
+    codex.new_watch()
+    assert codex.says("idle") == "unknown"
+    codex.says("working")
+    assert codex.typed() == "busy"
+    assert codex.says("done") == "idle"
+    codex.new_watch()
+    assert codex.says("done") == "idle"
+
+
+async def test_who_comes_later_learns_from_the_rollout_that_a_turn_is_over(codex: Codex) -> None:
+    codex.record("task_started")
+    codex.title(RESTS)
+    assert await codex.look() == "busy"
+
+    codex.record("turn_aborted")
+    codex.new_watch()
+    assert await codex.look() == "unknown", "its title is not known"
+    assert codex.title(RESTS) == "idle"
+    assert codex.title(ASKS) == "waiting"
+
+
+async def test_another_codex_beside_it_is_not_taken_for_it(codex: Codex, directory: Path) -> None:
+    """In the same workspace at the same time, with a newer conversation."""
+    other, own = (f"01a207bb-234f-7213-b77a-{number:012}" for number in (1, 2))
+    mark = {"REMOTECLAW_TERMINAL": str(codex.run_dir)}
+    with (
+        writer(codex.rollout(own), {**os.environ, **mark}),
+        writer(codex.rollout(other), dict(os.environ)),
+    ):
+        await codex.watch.look()
+
+    assert codex.watch.conversation == own
+    transcript = codex.watch.transcript
+    assert transcript is not None
+    assert transcript.end() != "", "its file is there"
+
+
+def writer(file: Path, env: dict[str, str]) -> "subprocess.Popen[bytes]":
+    """Have a process that has a file open, until its input ends."""
+    script = 'exec 3>>"$0"; echo; read x'
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", script, str(file)],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    file.write_text("{}\n")
+    return process
+
+
+# -- the real one ---------------------------------------------------------------------------------
+
+
+async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
+    model_server: ModelServerProcess, home: Home
+) -> None:
+    cli: AgentCli = required("codex", model_server)
+    workspace = home.path / "work"
+    env = {**CodexRuntime().environment(os.environ), **cli.env}
+    options: dict[str, Any] = {"command": cli.command, "env": env, "model": cli.model_name}
+    async with agent_bridge(home, "codex", **options) as (bridge, keeper, session_map):
+        await bridge.handle(message("SAY:plum"))
+        (conversation,) = session_map.values()
+        await keeper.discard()
+
+        run_dir = private_directory(home.path / "terminal")
+        spec = replace(SPEC, **options, workspace=str(workspace), mcp_servers={}, tools=None)
+        terminal = CodexTerminal()
+        launch = terminal.launch(spec, session_id=conversation, prompt="", run_dir=run_dir)
+        record = terminal.transcript(conversation, workspace=spec.workspace, env=env)
+        before = record.end()
+        watch = terminal.watch(
+            run_dir=run_dir, workspace=spec.workspace, env=terminal.places(env), conversation=None
+        )
+        async with Tty.running(launch, watch) as tty:
+            await tty.see("Open restricted")
+            assert (watch.activity, watch.is_ready) == ("unknown", False)
+            await tty.type("\r")
+            await tty.becomes("idle")
+            assert watch.is_ready
+            await tty.submit("SHELL:touch x")
+            await tty.becomes("waiting")
+            assert watch.waiting_for == "permission"
+            await tty.type("\x1b")
+            await tty.becomes("idle")
+            await tty.submit("RECALL")
+            await tty.becomes("idle")
+            assert "plum" in str(asked(cli.model, "RECALL"))
+            await eventually(lambda: watch.conversation == conversation)
+
+        assert not (workspace / "x").exists()
+        items, end = record.read(before)
+        assert [(item.kind, item.text, item.name) for item in items[:4]] == [
+            ("user", "SHELL:touch x", ""),
+            ("tool", "touch x", "exec_command"),
+            ("notice", "The request was interrupted.", ""),
+            ("user", "RECALL", ""),
+        ]
+        assert record.read(end) == ([], end), "each item once"
+        await bridge.handle(message("plum and RECALL"))
+        assert "touch x" in str(asked(cli.model, "plum and RECALL"))
+        assert set(session_map.values()) == {conversation}

@@ -1,0 +1,132 @@
+"""An agent's own program in a pseudo-terminal, watched as the gateway watches it."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pexpect
+import pyte
+
+from remoteclaw.protocols import Activity, Launch, TerminalWatch
+from tests.support.waiting import HANG_S, eventually
+
+__all__ = ["Tty"]
+
+_OSC = re.compile(rb"\x1b\](\d+);([^\x07\x1b]*)(?:\x07|\x1b\\)")
+#: A sequence that the next read ends.
+_BEGUN = re.compile(rb"\x1b\][^\x07\x1b]*\x1b?\Z")
+
+
+class Tty:
+    """One program with its watch."""
+
+    def __init__(self, child: "pexpect.spawn[bytes]", watch: TerminalWatch) -> None:
+        self.watch = watch
+        self.seen: list[Activity] = []
+        """What it did, one after the other."""
+        self._child = child
+        self._screen = _Screen(120, 32)
+        self._stream = pyte.ByteStream(self._screen)
+        self._rest = b""
+        self.has_ended = False
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def running(cls, launch: Launch, watch: TerminalWatch) -> AsyncIterator["Tty"]:
+        """Have it running; it is killed at the end if it still runs."""
+        child = pexpect.spawn(
+            launch.argv[0],
+            list(launch.argv[1:]),
+            env={**launch.env, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
+            dimensions=(32, 120),
+            timeout=None,
+            cwd=launch.cwd,
+        )
+        tty = cls(child, watch)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(child.child_fd, tty._read)
+        following = asyncio.create_task(watch.run(tty._note))
+        try:
+            yield tty
+        finally:
+            following.cancel()
+            await asyncio.wait([following])
+            await tty.end(signal.SIGKILL)
+            child.close()
+
+    async def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End it, and wait until it has ended."""
+        if self._child.isalive():
+            self._child.kill(number)
+            await eventually(lambda: not self._child.isalive())
+        asyncio.get_running_loop().remove_reader(self._child.child_fd)
+
+    async def type(self, keys: str) -> None:
+        """Press keys."""
+        self.watch.typed()
+        os.write(self._child.child_fd, keys.encode())
+
+    async def submit(self, words: str) -> None:
+        """Type words as a person does: Enter once they are there, and again if nothing happens."""
+        before = len(self.seen)
+        await self.type(words)
+        await self.see(words)
+        async with asyncio.timeout(HANG_S):
+            while not {"busy", "waiting"} & set(self.seen[before:]):
+                await self.type("\r")
+                with contextlib.suppress(AssertionError):
+                    await eventually(lambda: len(self.seen) > before + 1, within_s=2.0)
+
+    async def see(self, words: str) -> None:
+        """Wait until words are on the screen."""
+        try:
+            await eventually(lambda: words in self.shown())
+        except AssertionError:
+            raise AssertionError(f"not seen: {words}\n{self.shown()}") from None
+
+    async def becomes(self, activity: Activity) -> None:
+        """Wait until it does something."""
+        try:
+            await eventually(lambda: self.watch.activity == activity)
+        except AssertionError:
+            why = f"not {activity} but {self.watch.activity}, after {self.seen}\n{self.shown()}"
+            raise AssertionError(why) from None
+
+    def shown(self) -> str:
+        """Return the screen."""
+        return "\n".join(line.rstrip() for line in self._screen.display).strip()
+
+    def _note(self) -> None:
+        if not self.seen or self.seen[-1] != self.watch.activity:
+            self.seen.append(self.watch.activity)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._child.child_fd, 65536)
+        except OSError:  # it has ended
+            data = b""
+        if not data:
+            self.has_ended = True
+            asyncio.get_running_loop().remove_reader(self._child.child_fd)
+            return
+        self._stream.feed(data)
+        whole = self._rest + data
+        self._rest = begun[0] if (begun := _BEGUN.search(whole)) else b""
+        for number, said in _OSC.findall(whole[: len(whole) - len(self._rest)]):
+            words = said.decode("utf-8", "replace")
+            if number in (b"0", b"2"):
+                self.watch.title(words)
+            else:
+                self.watch.osc(int(number), words)
+
+
+class _Screen(pyte.Screen):
+    """A screen that doesn't fail on private sequences of its library's one blind spot."""
+
+    def select_graphic_rendition(self, *attrs: int, private: bool = False, **_: Any) -> None:
+        if not private:
+            super().select_graphic_rendition(*attrs)
