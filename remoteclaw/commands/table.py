@@ -40,6 +40,12 @@ COMMANDS: Mapping[str, CommandSpec] = {
         CommandSpec(
             "new", "Begin a new conversation; what runs is stopped.", working.new, "[TEXT]"
         ),
+        CommandSpec(
+            "take",
+            "End the terminal that is open here; what was written meanwhile is answered.",
+            working.take,
+            scope="owner",
+        ),
         CommandSpec("status", "Show what the session does now.", looking.status),
         CommandSpec(
             "queue", "Show what waits, or change how messages wait.", looking.queue, "[MODE]"

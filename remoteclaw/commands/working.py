@@ -3,7 +3,7 @@
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.runtimes import create_cli_runtime
 
-__all__ = ["new", "of_cli", "stop"]
+__all__ = ["new", "of_cli", "stop", "take"]
 
 
 async def stop(asked: Asked) -> Answer:
@@ -17,6 +17,13 @@ async def new(asked: Asked) -> Answer:
     """End the conversation: what runs is stopped, and the next message begins another one."""
     await asked.fleet.inbound.end_conversation(asked.session, "new", call=asked.id)
     return Answer("A new conversation.", forward=asked.rest)
+
+
+async def take(asked: Asked) -> Answer:
+    """End the terminal that is open in this session, so that the chat goes on."""
+    if await asked.fleet.terminals.stop(asked.session.sid):
+        return Answer("The terminal is ended, and what waits is answered.")
+    return Answer("No terminal is open here.")
 
 
 async def of_cli(name: str, asked: Asked) -> Answer:

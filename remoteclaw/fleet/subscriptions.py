@@ -38,6 +38,11 @@ class Subscriptions:
         self._listeners[channel.encode()] = listener
         self._changed.set()
 
+    def ignore(self, channel: str) -> None:
+        """Have nothing more told of a channel."""
+        self._listeners.pop(channel.encode(), None)
+        self._changed.set()
+
     def unfollow(self, sid: str) -> None:
         """Have nothing more told of a session."""
         self._listeners.pop(keys.live(sid).encode(), None)

@@ -370,6 +370,14 @@ class Terminals:
             )
         )
 
+    async def stop(self, sid: str) -> bool:
+        """Have a terminal ended by its host, and what waits behind it go on; False if none is held.
+
+        It is durable, and the same again changes nothing.
+        """
+        names = {"state": keys.state(sid), "bell": keys.bell(sid)}
+        return bool(await self._scripts.run("terminal_stop", keys=names))
+
     # -- those that are held -------------------------------------------------------------------
 
     async def held(self, host: str) -> Sequence[Held]:

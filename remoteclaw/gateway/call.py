@@ -14,13 +14,15 @@ from remoteclaw.fleet.caller import Caller, RunningTurn
 from remoteclaw.gateway.limits import Transfers
 from remoteclaw.gateway.page.chats import Opening
 from remoteclaw.gateway.principals import Operator, Principal
+from remoteclaw.gateway.rooms import Watcher
+from remoteclaw.gateway.terminals import Terminals
 from remoteclaw.messages import SessionKey, people_of, person
 from remoteclaw.tools.catalog import Method, Result, Tool
 
 __all__ = ["Call", "Handler", "Subscriber"]
 
 
-class Subscriber(Protocol):
+class Subscriber(Watcher, Protocol):
     """A connection over which events of sessions can be sent."""
 
     @property
@@ -76,6 +78,8 @@ class Call:
     """The connection that the call came over, if events can be sent over it."""
     restart: asyncio.Event | None = None
     """Set to restart this process; None where it is no gateway's."""
+    open_terminals: Terminals | None = None
+    """The terminals of this host; None in a test."""
 
     @property
     def watched_config(self) -> CurrentConfig | None:
@@ -110,6 +114,12 @@ class Call:
         """The operator who calls a method that is no tool."""
         assert isinstance(self.principal, Operator), "agents have no such tool"
         return self.principal
+
+    @property
+    def terminals(self) -> Terminals:
+        """The terminals of this host."""
+        assert self.open_terminals is not None, "it is a gateway's"
+        return self.open_terminals
 
     @property
     def is_from_page(self) -> bool:

@@ -61,6 +61,10 @@ class Feeds:
         """Have what is announced on a channel told to this one, who must not wait."""
         self._news.hear(channel, listener)
 
+    def ignore(self, channel: str) -> None:
+        """Have it told no more."""
+        self._news.ignore(channel)
+
     async def run(self) -> None:
         """Receive announcements, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:

@@ -23,6 +23,7 @@ from remoteclaw.gateway.limits import Calls
 from remoteclaw.gateway.meters import Meters
 from remoteclaw.gateway.page.chats import PageChats
 from remoteclaw.gateway.principals import Principal
+from remoteclaw.gateway.terminals import Terminals
 from remoteclaw.gateway.token_file import token_files
 from remoteclaw.host.logs import frames_of
 from remoteclaw.tools.catalog import METHODS, Method, Result
@@ -72,13 +73,20 @@ class Gateway:
         self.meters = Meters()
         self.restart = asyncio.Event()
         self.calls = Calls()
+        self.feeds = Feeds(fleet)
+        self.terminals = Terminals(fleet, home, config, self.feeds)
         self.dispatcher = Dispatcher(
-            fleet, home, config, handlers, methods=methods, restart=self.restart
+            fleet,
+            home,
+            config,
+            handlers,
+            methods=methods,
+            restart=self.restart,
+            terminals=self.terminals,
         )
         self.authenticator = Authenticator(
             fleet, self.dispatcher, token_files(home.path), lambda: config().gateway
         )
-        self.feeds = Feeds(fleet)
         self.consoles = Consoles(fleet)
         self.page_chats = PageChats(fleet, home, config, self.feeds)
         self.clients: set[Client] = set()
@@ -122,6 +130,7 @@ class Gateway:
             tasks.create_task(self.consoles.run())
             tasks.create_task(self._carry_out())
             tasks.create_task(self.page_chats.run())
+            tasks.create_task(self.terminals.run())
             tasks.create_task(self._watch())
             tasks.create_task(self._tick())
 

@@ -18,6 +18,7 @@ from remoteclaw.tools import (
     push,
     sessions,
     tasks,
+    terminals,
     usage,
     web,
     work,
@@ -44,6 +45,7 @@ METHODS: Mapping[str, Method] = {
         *web.METHODS,
         *push.METHODS,
         *usage.METHODS,
+        *terminals.METHODS,
     )
 }
 #: The 30 tools by their names, in the order in which people look for them.

@@ -124,6 +124,25 @@ PROMISED = {
         "push.unsubscribe": (None, "", "FYYY FFFF"),
         "push.visible": (None, "isVisible", "FYYY FFFF"),
         "usage": (None, "by? days?", "YYYY FFFF"),
+        "terminals.open": (
+            None,
+            "agent? name? session? prompt? subdir? cols? rows? force?",
+            "FYYY FFFF",
+        ),
+        "terminals.list": (None, "agent? state? limit?", "YYYY FFFF"),
+        "terminals.get": (None, "sid", "YYYY FFFF"),
+        "terminals.screen": (None, "sid", "YYYY FFFF"),
+        "terminals.watch": (None, "sid", "YYYY FFFF"),
+        "terminals.leave": (None, "sid", "YYYY FFFF"),
+        "terminals.history": (None, "sid start count?", "YYYY FFFF"),
+        "terminals.input": (None, "sid text", "FYYY FFFF"),
+        "terminals.key": (None, "sid bytes? key?", "FFYY FFFF"),
+        "terminals.type": (None, "sid keys", "FFYY FFFF"),
+        "terminals.paste": (None, "sid text", "FFYY FFFF"),
+        "terminals.resize": (None, "sid cols rows", "FFYY FFFF"),
+        "terminals.take": (None, "sid cols? rows? force?", "FFYY FFFF"),
+        "terminals.park": (None, "sid force?", "FFYY FFFF"),
+        "terminals.end": (None, "sid", "FFYY FFFF"),
     }.items()
 }
 

@@ -31,6 +31,7 @@ from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.narrowing import may_call
 from remoteclaw.gateway.page.chats import Opening
 from remoteclaw.gateway.principals import Operator, Principal
+from remoteclaw.gateway.rooms import EVENTS as EVENTS_OF_TERMINALS
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import SCOPES
 from remoteclaw.tools.catalog import METHODS, Result
@@ -106,6 +107,7 @@ class Connection:
         finally:
             self._gateway.consoles.leave(self)
             self._gateway.page_chats.leave(self)
+            self._gateway.terminals.leave(self)
             for sid in self._sessions:
                 self._gateway.feeds.unsubscribe(self, sid)
             await self._close()
@@ -127,6 +129,11 @@ class Connection:
         self._events += 1
         frame = {"type": "event", "event": event, "payload": payload, "seq": self._events}
         self._post(orjson.dumps(frame))
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether much of what it was sent has not been read."""
+        return self._buffered > LIVE_BUFFERED_BYTES or self._closing is not None
 
     async def subscribe(self, sid: str, session_key: str) -> None:
         """Send a session's events from now on. Raises `CallRefused`."""
@@ -245,7 +252,7 @@ class Connection:
         if isinstance(principal, Operator):
             role, scopes = "operator", [s for s in SCOPES if principal.has(s)]
             methods = [m.name for m in METHODS.values() if may_call(principal, m)]
-            events = ["tick", "shutdown", *EVENTS]
+            events = ["tick", "shutdown", *EVENTS, *EVENTS_OF_TERMINALS]
         else:
             role, scopes = "agent", []
             methods = [tool.name for tool in await self._gateway.dispatcher.tools(principal)]

@@ -15,6 +15,7 @@ from remoteclaw.gateway.methods import (
     push,
     sessions,
     tasks,
+    terminals,
     usage,
     web,
     work,
@@ -38,4 +39,5 @@ HANDLERS: Mapping[str, Handler] = {
     **web.HANDLERS,
     **push.HANDLERS,
     **usage.HANDLERS,
+    **terminals.HANDLERS,
 }

@@ -16,7 +16,7 @@ from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import Attachment, SessionKey
 from remoteclaw.tools import console as contract
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "chat_of"]
 
 
 async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
@@ -60,10 +60,10 @@ async def _session(call: Call, params: contract.OpenParams) -> SessionKey:
         to = sender.from_ if sender.to is None else sender.to
         thread = sender.thread_id
         return SessionKey(name, sender.channel, sender.account, to, sender.from_, thread)
-    return _chat_of(call, params.agent_id)
+    return chat_of(call, params.agent_id)
 
 
-def _chat_of(call: Call, agent: str | None) -> SessionKey:
+def chat_of(call: Call, agent: str | None) -> SessionKey:
     """Return the chat of this host's user with an agent; None is the first one."""
     name, _ = call.config.agent(agent)
     account = account_of(call.home.host_id, call.current_config(), name)
@@ -99,7 +99,7 @@ def _asked(
         fleet=call.fleet,
         config=call.config,
         home=call.home,
-        chat_with=functools.partial(_chat_of, call) if session.provider == CHANNEL else None,
+        chat_with=functools.partial(chat_of, call) if session.provider == CHANNEL else None,
     )
 
 

@@ -1,0 +1,323 @@
+"""Handlers of terminals: opening, watching, typing, ending."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+from remoteclaw.clock import boottime, now_ms
+from remoteclaw.errors import CallRefused, NotFound
+from remoteclaw.fleet.terminals import TerminalRecord
+from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.consoles import CHANNEL
+from remoteclaw.gateway.methods.console import chat_of
+from remoteclaw.gateway.rooms import Room, terminal_of
+from remoteclaw.gateway.sessions import find
+from remoteclaw.gateway.terminal import HeldTerminal
+from remoteclaw.gateway.terminals import NOT_OPEN
+from remoteclaw.messages import SessionKey, TerminalWish
+from remoteclaw.tasks.entries import message_between
+from remoteclaw.tools import terminals as contract
+from remoteclaw.tty import input as typing
+from remoteclaw.tty import keys
+from remoteclaw.tty.frames import Modes
+from remoteclaw.tty.input import PasteRefused
+from remoteclaw.tty.keyboard import Typist
+from remoteclaw.tty.keys import UnknownKey
+from remoteclaw.tty.watching import Watching
+
+__all__ = ["HANDLERS"]
+
+#: How the main conversation with an agent is called.
+MAIN = "main"
+BUSY = (
+    "It is not idle, as far as is known: what it does would be cut off. With force, it is ended "
+    "all the same."
+)
+NOT_BEGUN = "It waits behind a turn: `sessions.stop` stops that turn, and what waits."
+COMMAND = (
+    "A first message that begins with / is a command: it needs a token with the scope terminal."
+)
+NO_WORKER = "No worker is there that could open it: `remoteclaw worker` starts one."
+
+
+async def _open(call: Call, params: contract.OpenTerminalParams) -> contract.OpenedTerminal:
+    session, name = await _session_for(call, params)
+    settings = call.config.terminals
+    if "\0" in params.prompt:
+        raise CallRefused(
+            "INVALID_REQUEST", "prompt contains a character that no text may contain."
+        )
+    if params.prompt.lstrip().startswith("/") and not call.operator.has("terminal"):
+        raise CallRefused("INVALID_REQUEST", COMMAND)
+    view = await call.fleet.sessions.view(session.sid)
+    before = await call.fleet.terminals.record(session.sid)
+    is_open = before is not None and before.is_open
+    if not is_open and not any(each.is_ours for each in await call.fleet.workers.list()):
+        raise CallRefused("UNAVAILABLE", NO_WORKER)
+    if params.force and view and view.turn and not is_open:
+        await call.fleet.sessions.stop(session.sid, call=f"{call.id}-force")
+    on_behalf_of = call.people(session)
+    wish = TerminalWish(
+        by=call.operator.known_as,
+        cols=params.cols or settings.cols,
+        rows=params.rows or settings.rows,
+        subdir=params.subdir,
+        prompt=params.prompt,
+    )
+    _, is_new = await call.fleet.terminals.open(
+        session,
+        wish,
+        people=on_behalf_of,
+        call=call.id,
+        host=(view.host if view else "") or call.home.host_id,
+        name=name,
+        limits=settings,
+    )
+    record = await call.fleet.terminals.record(session.sid)
+    if record is None:
+        raise CallRefused("UNAVAILABLE", NOT_OPEN)
+    waits = is_new and view is not None and view.turn is not None
+    terminal = terminal_of(call.terminals.seen(record))
+    return contract.OpenedTerminal(terminal=terminal, created=is_new, waits=waits)
+
+
+async def _session_for(call: Call, params: contract.OpenTerminalParams) -> tuple[SessionKey, str]:
+    """Return the session whose agent is opened, and what people call it."""
+    if params.session is None:
+        chat = chat_of(call, params.agent)
+        thread = None if params.name == MAIN else params.name
+        return SessionKey(
+            chat.agent, chat.provider, chat.account, chat.channel_id, chat.user, thread
+        ), params.name
+    if params.agent is not None:
+        raise CallRefused(
+            "INVALID_REQUEST", "terminals.open: name an agent or a session, not both."
+        )
+    view = await find(call, params.session)
+    return view.key, view.label or view.title or ""
+
+
+async def _list(call: Call, params: contract.ListTerminalsParams) -> contract.TerminalList:
+    records = {each.sid: each for each in await call.fleet.terminals.list()}
+    newest = await call.fleet.sessions.list(limit=params.limit)
+    sids = [view.sid for view in newest if view.sid not in records]
+    records |= {each.sid: each for each in await call.fleet.terminals.records(sids)}
+    seen = [call.terminals.seen(record) for record in records.values()]
+    found = [
+        record
+        for record in sorted(seen, key=lambda each: (not each.is_open, -each.opened_ms))
+        if record.agent in call.config.agents
+        and params.agent in (None, record.agent)
+        and params.state in (None, record.state)
+    ]
+    return contract.TerminalList(terminals=tuple(map(terminal_of, found[: params.limit])))
+
+
+async def _get(call: Call, params: contract.TerminalParams) -> contract.Terminal:
+    return terminal_of(await _record(call, params.sid))
+
+
+async def _screen(call: Call, params: contract.TerminalParams) -> contract.Screen:
+    _, watching, record = await _shown(call, params.sid)
+    frame = watching.screen.frame(None)
+    assert frame is not None, "the whole is never nothing"
+    return contract.Screen(sid=record.sid, frame=frame, text=watching.screen.text())
+
+
+async def _history(call: Call, params: contract.HistoryParams) -> contract.HistoryRows:
+    _, watching, record = await _shown(call, params.sid)
+    found = watching.screen.history(params.start, params.count)
+    return contract.HistoryRows(sid=record.sid, **found)
+
+
+async def _watch(call: Call, params: contract.TerminalParams) -> contract.Terminal:
+    record = await _record(call, params.sid)
+    room = call.terminals.watch(call.events, _who(call), record)
+    return terminal_of(room.record)
+
+
+async def _leave(call: Call, params: contract.TerminalParams) -> contract.Terminal:
+    record = await _record(call, params.sid)
+    call.terminals.leave(call.events, record.sid, for_good=True)
+    return terminal_of(call.terminals.seen(record))
+
+
+# -- typing ------------------------------------------------------------------------------------
+
+
+async def _take(call: Call, params: contract.TakeParams) -> contract.Terminal:
+    terminal, _, _ = await _shown(call, params.sid)
+    room = terminal.room
+    room.keyboard.take(_who(call), now=boottime(), force=params.force)
+    room.seen()
+    if params.cols and params.rows:
+        terminal.resize(params.cols, params.rows)
+    terminal.changed()
+    return terminal_of(room.record)
+
+
+async def _key(call: Call, params: contract.KeyParams) -> contract.Terminal:
+    terminal, watching, _ = await _shown(call, params.sid)
+    if (params.bytes is None) == (params.key is None):
+        raise CallRefused("INVALID_REQUEST", "terminals.key: give bytes or key.")
+    with _typing(call, terminal.room):
+        if params.bytes is not None:
+            pressed = [params.bytes] if isinstance(params.bytes, int) else params.bytes
+            data = keys.raw(pressed)
+        else:
+            names = [params.key] if isinstance(params.key, str) else params.key or []
+            data = b"".join(keys.encode(name, watching.screen.modes) for name in names)
+        await watching.type(data)
+    return terminal_of(terminal.room.record)
+
+
+async def _type(call: Call, params: contract.TypeParams) -> contract.Terminal:
+    terminal, watching, _ = await _shown(call, params.sid)
+    if not terminal.room.keyboard.name:  # a connection that came back
+        terminal.room.keyboard.take(_who(call), now=boottime())
+        terminal.room.seen()
+    with _typing(call, terminal.room):
+        modes = watching.screen.modes
+        await watching.type(b"".join(_typed(each, modes) for each in params.keys))
+    return terminal_of(terminal.room.record)
+
+
+def _typed(each: str, modes: Modes) -> bytes:
+    kind, _, what = each.partition(":")
+    match kind:
+        case "t":
+            return typing.cleaned(what).replace("\n", "").replace("\t", "").encode()
+        case "k":
+            return keys.encode(what, modes)
+    raise CallRefused("INVALID_REQUEST", "terminals.type: keys are t:TEXT or k:NAME.")
+
+
+async def _paste(call: Call, params: contract.PasteParams) -> contract.Terminal:
+    terminal, watching, _ = await _shown(call, params.sid)
+    with _typing(call, terminal.room):
+        await watching.paste(params.text)
+    return terminal_of(terminal.room.record)
+
+
+async def _resize(call: Call, params: contract.ResizeParams) -> contract.Terminal:
+    terminal, _, _ = await _shown(call, params.sid)
+    with _typing(call, terminal.room):
+        terminal.resize(params.cols, params.rows)
+    return terminal_of(terminal.room.record)
+
+
+async def _input(call: Call, params: contract.InputParams) -> contract.InputResult:
+    record = await _record(call, params.sid)
+    if not record.is_open:
+        return await _as_message(call, record.key, params.text)
+    if not call.operator.has("terminal"):
+        raise CallRefused(
+            "FORBIDDEN",
+            "A terminal is open in this session: to type in it needs a token with the scope "
+            f"terminal; this one has {call.operator.scope}.",
+        )
+    terminal, watching = call.terminals.shown(record)
+    if problem := typing.problem_of_input(params.text):
+        raise CallRefused("REFUSED", problem)
+    with _typing(call, terminal.room):
+        await watching.submit(params.text)
+    return contract.InputResult(submitted=True)
+
+
+async def _as_message(call: Call, session: SessionKey, text: str) -> contract.InputResult:
+    """Give a text to a session as a message of its user, or of an operator who isn't theirs."""
+    if call.operator.has("admin"):
+        is_console = session.provider == CHANNEL
+        kind = "thread" if session.thread else "direct"
+        told = {"chat_kind": kind, "is_addressed": True} if is_console else {}
+        message = session.message(id=f"input-{call.id}", text=text, timestamp=now_ms(), **told)
+        accepted = await call.fleet.inbound.append(
+            message, agent=session.agent, deliver="channel" if is_console else "caller"
+        )
+        entry_id = accepted.entry_id
+    else:
+        message = message_between(None, session, text, name=f"input-{call.id}")
+        entry_id = await call.fleet.calls.entry(
+            None, call.id, session, message, note=None, provenance=None
+        )
+    return contract.InputResult(submitted=False, run_id=f"{session.sid}-{entry_id}")
+
+
+@contextlib.contextmanager
+def _typing(call: Call, room: Room) -> Iterator[None]:
+    """Type for a caller, unless another one does; what can't be typed is refused."""
+    who = _who(call)
+    room.keyboard.check(who, now=boottime())
+    try:
+        yield
+    except (PasteRefused, UnknownKey) as error:
+        raise CallRefused("REFUSED", str(error)) from None
+    finally:
+        room.keyboard.used(who, now=boottime())
+
+
+# -- ending ------------------------------------------------------------------------------------
+
+
+async def _park(call: Call, params: contract.ParkParams) -> contract.Terminal:
+    record = await _record(call, params.sid)
+    if record.is_open and record.activity != "idle" and not params.force:
+        raise CallRefused("CONFLICT", BUSY)
+    return await _ended(call, record)
+
+
+async def _end(call: Call, params: contract.TerminalParams) -> contract.Terminal:
+    return await _ended(call, await _record(call, params.sid))
+
+
+async def _ended(call: Call, record: TerminalRecord) -> contract.Terminal:
+    """Have a terminal ended by its host, which may be another one; it is told when it is."""
+    if record.is_open and not await call.fleet.terminals.stop(record.sid):
+        raise CallRefused("CONFLICT", NOT_BEGUN)
+    return terminal_of(record)
+
+
+# -- which -------------------------------------------------------------------------------------
+
+
+async def _record(call: Call, named: str) -> TerminalRecord:
+    """Return a session's terminal. Raises `CallRefused` where it never had one."""
+    if known := call.terminals.known(named):
+        return known
+    try:
+        view = await find(call, named)
+    except NotFound as error:
+        raise CallRefused("NOT_FOUND", str(error)) from None
+    record = await call.fleet.terminals.record(view.sid)
+    if record is None:
+        raise CallRefused("NOT_FOUND", "This session has had no terminal within the last days.")
+    return call.terminals.seen(record)
+
+
+async def _shown(call: Call, named: str) -> tuple[HeldTerminal, Watching, TerminalRecord]:
+    """Return a terminal that has a screen here."""
+    record = await _record(call, named)
+    return *call.terminals.shown(record), record
+
+
+def _who(call: Call) -> Typist:
+    connection = id(call.subscriber) if call.subscriber else None
+    return Typist(call.operator.known_as, call.operator.credential, connection)
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "terminals.open": _open,
+    "terminals.list": _list,
+    "terminals.get": _get,
+    "terminals.screen": _screen,
+    "terminals.watch": _watch,
+    "terminals.leave": _leave,
+    "terminals.history": _history,
+    "terminals.input": _input,
+    "terminals.key": _key,
+    "terminals.type": _type,
+    "terminals.paste": _paste,
+    "terminals.resize": _resize,
+    "terminals.take": _take,
+    "terminals.park": _park,
+    "terminals.end": _end,
+}

@@ -1,0 +1,173 @@
+"""Rooms: who watches a terminal of this gateway, who types in it, and what they are told."""
+
+import functools
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from remoteclaw.clock import boottime, now_ms
+from remoteclaw.errors import CallRefused
+from remoteclaw.fleet.terminals import TerminalRecord
+from remoteclaw.gateway.feeds import Audience
+from remoteclaw.tools.terminals import Terminal
+from remoteclaw.tty.keyboard import Keyboard, Typist
+from remoteclaw.tty.pacing import MOST_VIEWERS, Pictured, Viewer, Viewers
+
+__all__ = ["EVENTS", "Room", "Watcher", "terminal_of"]
+
+#: The events of terminals.
+EVENTS = (
+    "terminal.screen",
+    "terminal.state",
+    "terminal.bell",
+    "terminal.clipboard",
+    "terminal.gone",
+)
+
+
+class Watcher(Audience, Protocol):
+    """A connection over which a terminal is watched."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether much of what it was sent has not been read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seat:
+    who: Typist
+    viewer: Viewer
+
+
+@dataclass(eq=False, slots=True)
+class Room:
+    """Those who watch one terminal, also while it starts."""
+
+    record: TerminalRecord
+    """The terminal as they see it."""
+    keyboard: Keyboard = field(default_factory=Keyboard)
+    alone_since: float = field(default_factory=boottime)
+    """Since when nobody watches."""
+    _seats: dict[Watcher, _Seat] = field(default_factory=dict)
+    _viewers: Viewers | None = None
+    _is_untold: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many watch."""
+        return len(self._seats)
+
+    # -- who watches ---------------------------------------------------------------------------
+
+    def join(self, watcher: Watcher, who: Typist) -> None:
+        """Show the terminal to somebody from now on, as a whole at first.
+
+        Raises `CallRefused` if it is full.
+        """
+        if watcher not in self._seats:
+            if len(self._seats) >= MOST_VIEWERS:
+                raise CallRefused(
+                    "UNAVAILABLE", f"{MOST_VIEWERS} watch this terminal, and more may not."
+                )
+            send = functools.partial(self._send, watcher)
+            self._seats[watcher] = _Seat(who, Viewer(send, lambda: watcher.is_slow))
+        if self._viewers:
+            self._viewers.join(self._seats[watcher].viewer, boottime())
+        self.seen()
+
+    def leave(self, watcher: Watcher, *, for_good: bool) -> None:
+        """Show it no more to somebody; `for_good` if they have said so."""
+        self.keyboard.left(id(watcher), now=boottime(), for_good=for_good)
+        if seat := self._seats.pop(watcher, None):
+            if self._viewers:
+                self._viewers.all.remove(seat.viewer)
+            if not self._seats:
+                self.alone_since = boottime()
+        self.seen()
+
+    def _send(self, watcher: Watcher, frame: dict[str, Any]) -> None:
+        watcher.tell("terminal.screen", {"sid": self.record.sid, **frame})
+
+    # -- what they see -------------------------------------------------------------------------
+
+    def show(self, screen: Pictured) -> None:
+        """Have a screen that is seen from now on."""
+        self._viewers = Viewers(screen)
+        for seat in self._seats.values():
+            self._viewers.join(seat.viewer, boottime())
+
+    def hide(self) -> None:
+        """Show how the screen is now to all, and then no more of it."""
+        if self._viewers:
+            for viewer in self._viewers.all:
+                viewer.next_at, viewer.is_typing = 0.0, True
+            self._viewers.send(boottime())
+            self._viewers = None
+
+    def draw(self) -> float | None:
+        """Send what is due; return in how many seconds to look again, None if nothing is left."""
+        return self._viewers.send(boottime()) if self._viewers else None
+
+    def seen(self) -> None:
+        """Take that who watches and who types may have changed; how many is told in a while."""
+        self.keyboard.lapse(now=boottime())
+        for seat in self._seats.values():
+            seat.viewer.is_typing = self.keyboard.is_held_by(seat.who)
+        if self.record.viewers != self.count:
+            self.record = replace(self.record, viewers=self.count)
+            self._is_untold = True
+        self.change(writer=self.keyboard.name)
+
+    def change(self, **changes: Any) -> None:
+        """Change what all see of the terminal, and tell them if it was otherwise."""
+        changed = replace(self.record, **changes)
+        if changed == self.record:
+            return
+        if (changed.state, changed.activity) != (self.record.state, self.record.activity):
+            changed = replace(changed, since_ms=changes.get("since_ms", now_ms()))
+        self.record, self._is_untold = changed, True
+        self.tell_state()
+
+    def tell_state(self) -> None:
+        """Tell all what they have not been told of the terminal."""
+        if self._is_untold:
+            self._is_untold = False
+            self.tell("terminal.state", terminal_of(self.record).told())
+
+    def tell(self, event: str, payload: dict[str, Any]) -> None:
+        """Tell all of an event."""
+        for watcher in list(self._seats):
+            watcher.tell(event, payload)
+
+    def end(self) -> None:
+        """Tell all that the terminal is gone from here, and let them go."""
+        self.hide()
+        self.tell(
+            "terminal.gone", {"sid": self.record.sid, "record": terminal_of(self.record).told()}
+        )
+        self._seats.clear()
+
+
+def terminal_of(record: TerminalRecord) -> Terminal:
+    """Return a terminal as methods and events tell of it."""
+    return Terminal(
+        sid=record.sid,
+        session_key=str(record.key),
+        agent=record.agent,
+        name=record.name,
+        host=record.host,
+        state=record.state,
+        reason=record.reason or record.needs,
+        activity=record.activity,
+        waiting_for=record.waiting_for,
+        title=record.title,
+        opened_by=record.by,
+        writer=record.writer,
+        viewers=record.viewers,
+        cols=record.cols,
+        rows=record.rows,
+        conversation=record.conversation,
+        resumable=record.resumable,
+        since_ms=record.since_ms,
+        opened_ms=record.opened_ms,
+        exit=record.exit,
+    )

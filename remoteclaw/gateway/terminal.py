@@ -1,0 +1,340 @@
+"""One terminal of this host: attached, shown, renewed while it lives, and ended when it should."""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from remoteclaw.clock import boottime, now_ms
+from remoteclaw.config.model import TerminalsConfig
+from remoteclaw.errors import CallRefused, LeaseLost, RedisRefused, RedisUnavailable
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.fleet.terminals import Held, Renewed
+from remoteclaw.gateway.rooms import Room
+from remoteclaw.gateway.transcripts import TranscriptTale
+from remoteclaw.holder.terminal_client import Ended, TerminalClient
+from remoteclaw.host.process import is_alive
+from remoteclaw.messages import stream_order
+from remoteclaw.protocols import TerminalWatch
+from remoteclaw.runtimes import create_cli_runtime
+from remoteclaw.tty import handover
+from remoteclaw.tty.handover import Standing
+from remoteclaw.tty.holding import RENEWALS, end, is_stopped, renew
+from remoteclaw.tty.watching import Watching
+
+__all__ = ["HeldTerminal"]
+
+#: Interval of the look at who waits, who has left and what has changed, in seconds.
+TEND_S = 1.0
+#: After how long without a sign of the program it is said that a dialog may be open, in seconds.
+READY_S = 10.0
+#: How often it is looked whether the holder's process is gone behind its last word, which takes
+#: milliseconds, and the pause from one look to the next, in seconds.
+GONE_LOOKS, GONE_S = 40, 0.05
+#: The pause from a person's new window to the program's new size, in seconds: windows are drawn
+#: larger in many steps.
+RESIZE_S = 0.1
+#: The longest pause from one look at the screen to the next while somebody watches, in seconds: a
+#: program may hold its screen back for half a second.
+DRAW_S = 0.5
+
+NEEDS = "It has not said yet that it is ready: a question of its start may be open in it."
+
+log = logging.getLogger(__name__)
+
+
+class HeldTerminal:
+    """A terminal whose session belongs to its holder."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        held: Held,
+        room: Room,
+        settings: Callable[[], TerminalsConfig],
+    ) -> None:
+        """`settings` returns those in force."""
+        self.held = held
+        self.room = room
+        self.watching: Watching | None = None
+        """None while it is not attached."""
+        self._fleet = fleet
+        self._settings = settings
+        self._written: dict[str, Any] = {}
+        self._renewed: Renewed | None = None
+        self._renew_at = 0.0
+        self._idle_since: float | None = None
+        self._said_for = ""
+        self._drawn, self._news = asyncio.Event(), asyncio.Event()
+        self._size: tuple[int, int] | None = None
+        self._tale = TranscriptTale(fleet, held)
+
+    async def run(self, *, has_screens: bool) -> Literal["ended", "replaced"]:
+        """Look after it until it has ended, or another gateway does.
+
+        Where there are no screens, it is renewed and nothing else.
+        """
+        if not has_screens:
+            await self._tend()
+        client = await TerminalClient.attach(self._path, key=self.held.place.key)
+        if client is None:
+            await self._release()
+            return "ended"
+        self.watching = watching = Watching(
+            client, self._watch(), self, scrollback=self._settings().scrollback
+        )
+        await watching.restore()
+        self.room.show(watching.screen)
+        duties = [asyncio.create_task(duty) for duty in (self._tend(), self._draw())]
+        try:
+            end = await watching.run()
+        finally:
+            for duty in duties:
+                duty.cancel()
+            await asyncio.wait(duties)
+            self.room.hide()
+            self.watching = None
+            await watching.leave()
+        if isinstance(end, Ended):
+            await self._release()
+            return "ended"
+        return "replaced"
+
+    def _watch(self) -> TerminalWatch:
+        place = self.held.place
+        program = create_cli_runtime(place.runtime).terminal
+        assert program is not None, "it was started by it"
+        return program.watch(
+            run_dir=Path(place.files),
+            workspace=place.workspace,
+            env=place.places,
+            conversation=place.conversation,
+        )
+
+    @property
+    def _path(self) -> Path:
+        return Path(self.held.place.path)
+
+    async def _release(self) -> None:
+        """Have the turn of a terminal that has ended settled at once."""
+        for _ in range(GONE_LOOKS):
+            if not is_alive(self.held.holder):
+                break
+            await asyncio.sleep(GONE_S)
+        with contextlib.suppress(RedisUnavailable, RedisRefused):
+            await self._fleet.sweeper.release_dead(self.held.place.host, is_alive)
+
+    # -- what Watching hears -------------------------------------------------------------------
+
+    def drawn(self) -> None:
+        """Take that the screen may have changed."""
+        self._drawn.set()
+
+    def changed(self) -> None:
+        """Take what the program has said of itself."""
+        self._news.set()
+        self._look()
+
+    def rang(self) -> None:
+        """Tell who watches that the bell has rung."""
+        self.room.tell("terminal.bell", {"sid": self.held.sid})
+
+    def offered(self, text: str) -> None:
+        """Tell who watches what may go to the clipboard."""
+        if self._settings().clipboard != "off":
+            self.room.tell("terminal.clipboard", {"sid": self.held.sid, "text": text})
+
+    def heard(self) -> None:
+        """Take that something was announced of the session: a message, a stop."""
+        self._renew_at = 0.0
+        self._news.set()
+
+    def _look(self) -> None:
+        """Have what is known seen by all."""
+        if (watching := self.watching) is None:
+            return
+        watch, now, before = watching.watch, boottime(), self.room.record
+        if watch.activity != "idle":
+            self._idle_since = None
+        elif self._idle_since is None:
+            since_s = (now_ms() - before.since_ms) / 1000 if before.activity == "idle" else 0.0
+            self._idle_since = now - max(since_s, 0.0)
+        is_live = watch.is_ready or before.state == "live"
+        is_late = now_ms() - self.held.place.started_ms > READY_S * 1000
+        self.room.change(
+            state="live" if is_live else "starting",
+            needs=NEEDS if is_late and not is_live else "",
+            activity=watch.activity if is_live else "unknown",
+            waiting_for=watch.waiting_for if watch.activity == "waiting" else "",
+            title=watching.screen.title,
+            conversation=watch.conversation or before.conversation,
+        )
+
+    # -- for those who type --------------------------------------------------------------------
+
+    def resize(self, cols: int, rows: int) -> None:
+        """Have another size in a moment."""
+        self._size = (cols, rows)
+        self._drawn.set()
+
+    async def park(self) -> None:
+        """End it so that it can be opened again."""
+        await end(self.held, interrupt=self._idle_since is None)
+
+    # -- duties --------------------------------------------------------------------------------
+
+    async def _draw(self) -> None:
+        """Send who watches what they have to see, and the program its size."""
+        resize_at: float | None = None
+        while True:
+            self._drawn.clear()
+            if self._size and resize_at is None:
+                resize_at = boottime() + RESIZE_S
+            if self._size and resize_at is not None and boottime() >= resize_at:
+                size, self._size, resize_at = self._size, None, None
+                await self._resize(*size)
+            left = self.room.draw()
+            waits = [DRAW_S if self.room.count else None, left]
+            waits.append(max(resize_at - boottime(), 0.0) if resize_at is not None else None)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min((w for w in waits if w is not None), default=None)):
+                    await self._drawn.wait()
+
+    async def _resize(self, cols: int, rows: int) -> None:
+        assert self.watching is not None, "it is shown"
+        with contextlib.suppress(OSError):
+            await self.watching.resize(cols, rows)
+            self.room.change(cols=cols, rows=rows)
+
+    async def _tend(self) -> None:
+        """Renew it, write what people see of it, and end it when it should."""
+        while True:
+            self._news.clear()
+            self.room.seen()
+            self.room.tell_state()
+            self._look()
+            try:
+                await self._tend_once()
+            except LeaseLost:
+                return  # it is another owner's by now, and ended
+            except (RedisUnavailable, RedisRefused, OSError):
+                pass  # it works on, and is told later
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TEND_S):
+                    await self._news.wait()
+
+    async def _tend_once(self) -> None:
+        if boottime() >= self._renew_at:
+            await self._renew()
+        await self._write()
+        if self.watching is not None:
+            self._tale.follow(self.watching.watch)
+            await self._tale.tell()
+            await self._end_if_due()
+
+    async def _renew(self) -> None:
+        hold_s = self._settings().hold_s
+        self._renewed = await renew(self._fleet.terminals, self.held, hold_s=hold_s)
+        self._renew_at = boottime() + hold_s / RENEWALS
+        if is_stopped(replace(self.held, stop_entry=self._renewed.stop)):
+            await self.park()
+
+    async def _write(self) -> None:
+        """Write what people see of it, and tell cockpits what they should know."""
+        record = self.room.record
+        told = {
+            name: getattr(record, name)
+            for name in ("state needs activity waiting_for title writer viewers cols rows").split()
+        }
+        changes = {name: value for name, value in told.items() if self._written.get(name) != value}
+        if not changes:
+            return
+        event = None
+        if changes.keys() & {"state", "activity", "waiting_for", "needs"}:
+            event = {
+                "type": "state",
+                "state": record.state,
+                "needs": record.needs,
+                "activity": record.activity,
+                "waitingFor": record.waiting_for,
+            }
+        elif "writer" in changes:
+            event = {"type": "writer", "writer": record.writer}
+        await self._fleet.terminals.change(self.held.sid, self.held.epoch, event=event, **changes)
+        self._written |= changes
+
+    # -- when it should end --------------------------------------------------------------------
+
+    async def _end_if_due(self) -> None:
+        """Park it when nobody has needed it for long, or for a message that waits behind it."""
+        settings, standing = self._settings(), self._standing()
+        rests_s = min(standing.alone_s, standing.idle_s)
+        if standing.activity == "idle" and not standing.viewers and rests_s >= settings.idle_s:
+            await self.park()
+        elif standing.activity != "busy" and not standing.viewers:
+            quiet_s = min(standing.alone_s, (now_ms() - self.room.record.since_ms) / 1000)
+            if quiet_s >= settings.waiting_s:
+                await self.park()
+        await self._hand_over(standing)
+
+    async def _hand_over(self, standing: Standing) -> None:
+        waiting = standing.activity == "waiting"
+        if waiting:
+            name = f"asks-{self.room.record.since_ms}"
+            await self._say(name, handover.needs_person(standing.waiting_for))
+        if self._renewed is None or not self._is_behind(self._renewed.newest):
+            return
+        verdict = handover.decide(standing, handover_s=self._settings().handover_s)
+        if verdict == "park" and await self._has_waiting():
+            log.info("the terminal of %s is parked for a message", self.held.sid[:8])
+            await self.park()
+        elif verdict == "tell" and self._is_behind(self._renewed.said):
+            await self._say(self._renewed.said, handover.waits(standing))
+
+    def _standing(self) -> Standing:
+        record, watching, now = self.room.record, self.watching, boottime()
+        assert watching is not None, "it is attached"
+        return Standing(
+            activity=watching.watch.activity if record.state == "live" else "unknown",
+            waiting_for=record.waiting_for,
+            who=record.writer or record.by,
+            viewers=self.room.count,
+            idle_s=now - self._idle_since if self._idle_since is not None else 0.0,
+            alone_s=0.0 if self.room.count else now - self.room.alone_since,
+            has_draft=watching.has_draft,
+        )
+
+    def _is_behind(self, entry: str) -> bool:
+        return bool(entry) and stream_order(entry) > stream_order(self.held.place.turn)
+
+    async def _has_waiting(self) -> bool:
+        view = await self._fleet.sessions.view(self.held.sid)
+        return view is not None and view.waiting > 1
+
+    async def _say(self, about: str, words: str) -> None:
+        """Say something in the session's chat, once for what it is about, whoever says it."""
+        if self._said_for == about:
+            return
+        session = self.held.session
+        name = f"terminal-{self.held.sid}-{about}"
+        payload = reply_payload(
+            sid=self.held.sid,
+            turn="",
+            attempt=0,
+            index=0,
+            channel_id=session.channel_id,
+            thread_id=session.thread,
+            text=words,
+            call=name,
+        )
+        digest = hashlib.sha256(name.encode()).hexdigest()[:32]
+        with contextlib.suppress(CallRefused):
+            await self._fleet.calls.messages(
+                None, digest, [(session.provider, session.account, payload)], note=None
+            )
+            self._said_for = about

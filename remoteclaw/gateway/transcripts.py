@@ -1,0 +1,82 @@
+"""What a terminal's transcript says, told to those who follow the session: each item once."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.terminals import Held
+from remoteclaw.protocols import TerminalWatch, Transcript, TranscriptItem
+
+__all__ = ["TranscriptTale"]
+
+#: The longest text of one event, in characters: cockpits show it, and ask for more by themselves.
+MOST_CHARS = 8000
+#: How many pieces of a transcript are read in one look.
+MOST_PIECES = 20
+
+
+class TranscriptTale:
+    """Tells the transcript of one terminal."""
+
+    def __init__(self, fleet: Fleet, held: Held) -> None:
+        self._fleet = fleet
+        self._held = held
+        self._conversation: str | None = None
+        self._transcript: Transcript | None = None
+        self._position: str | None = None
+        """How far it was told; None while that is not known."""
+
+    def follow(self, watch: TerminalWatch) -> None:
+        """Tell the transcript of the conversation that is open now."""
+        if watch.conversation != self._conversation:
+            self._conversation, self._position = watch.conversation, None
+        self._transcript = watch.transcript
+
+    async def tell(self) -> None:
+        """Tell what is new. Raises `LeaseLost`, `RedisUnavailable`."""
+        if self._conversation is None:
+            return
+        terminals, held = self._fleet.terminals, self._held
+        if self._position is None:
+            self._position = await self._begin()
+        if self._transcript is None:
+            return
+        for _ in range(MOST_PIECES):
+            with contextlib.suppress(OSError):
+                items, behind = await asyncio.to_thread(self._transcript.read, self._position)
+                if behind != self._position:
+                    told = [_told(item) for item in items if self._is_of_now(item)]
+                    before, self._position = self._position, None
+                    if await terminals.note(
+                        held.sid, held.epoch, before=before, position=behind, told=told
+                    ):
+                        self._position = behind
+                        continue
+            return
+
+    async def _begin(self) -> str:
+        """Return how far the conversation was told; another one than before is new."""
+        terminals, held = self._fleet.terminals, self._held
+        record = await terminals.record(held.sid)
+        if record and record.conversation == self._conversation:
+            return record.position
+        conversation = self._conversation
+        await terminals.change(held.sid, held.epoch, conversation=conversation, position="")
+        return ""
+
+    def _is_of_now(self, item: TranscriptItem) -> bool:
+        """Whether it was said since the terminal was opened: an older conversation has been."""
+        return not item.at_ms or item.at_ms >= self._held.place.started_ms
+
+
+def _told(item: TranscriptItem) -> dict[str, Any]:
+    """Return an item as cockpits are told of it."""
+    told: dict[str, Any] = {"id": item.id, "text": item.text[:MOST_CHARS], "at": item.at_ms}
+    match item.kind:
+        case "tool":
+            return {"type": "tool", "name": item.name, **told}
+        case "notice":
+            return {"type": "notice", **told}
+        case role:
+            return {"type": "message", "role": role, **told}

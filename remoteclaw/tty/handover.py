@@ -1,0 +1,62 @@
+"""The hand-over: what becomes of a terminal behind which a chat message waits.
+
+Only proof of rest ends it for the message: it says that it is idle, nobody has looked for a while,
+and nothing was typed that was not sent.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from remoteclaw.protocols.terminal import Activity
+
+__all__ = ["Standing", "decide", "needs_person", "waits"]
+
+#: What is done about it: the terminal is ended so that it can be opened again; nothing yet, because
+#: it will be in a moment; or who has written is told why nothing comes.
+Verdict = Literal["park", "soon", "tell"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of a terminal when a message waits behind it."""
+
+    activity: Activity
+    waiting_for: str
+    who: str
+    """Who types, or who has opened it."""
+    viewers: int
+    idle_s: float
+    """For how long it has been idle."""
+    alone_s: float
+    """For how long nobody has looked at it."""
+    has_draft: bool
+    """Whether something may have been typed that was not sent."""
+
+
+def decide(standing: Standing, *, handover_s: float) -> Verdict:
+    """Return what is done for a message that waits."""
+    if standing.activity != "idle" or standing.viewers or standing.has_draft:
+        return "tell"
+    return "park" if min(standing.idle_s, standing.alone_s) >= handover_s else "soon"
+
+
+def waits(standing: Standing) -> str:
+    """Return what is said to whom has written a message that waits."""
+    return (
+        f"A terminal is open ({standing.who}, {_what(standing)}): your message waits. "
+        "/take ends it."
+    )
+
+
+def needs_person(waiting_for: str) -> str:
+    """Return what a chat is told while the agent waits for a person in its terminal."""
+    what = f": {waiting_for}" if waiting_for else ""
+    return f"The agent waits for a person in its terminal{what}."
+
+
+def _what(standing: Standing) -> str:
+    if standing.activity == "waiting":
+        return "waiting for a person"
+    if standing.activity == "idle" and standing.has_draft and not standing.viewers:
+        return "with something typed and not sent"
+    return "busy, as far as is known" if standing.activity == "unknown" else standing.activity

@@ -1,0 +1,44 @@
+"""What a gateway leaves with a holder for the one that comes after it.
+
+The picture of the screen tells how it looks. What the program has said of itself, and whether
+something was typed and not sent, stand in front of it.
+"""
+
+from dataclasses import dataclass, field
+
+import orjson
+
+__all__ = ["Kept"]
+
+_MARK = b"RCK1 "
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is known of a terminal at one place of its output."""
+
+    picture: bytes = b""
+    """The screen, as `Screen.picture()` writes one."""
+    said: dict[int, str] = field(default_factory=dict)
+    """The last of each kind of what the program has said of itself; its title has the number 0."""
+    has_draft: bool = True
+    """Whether something may have been typed that was not sent: nobody knows better."""
+
+    def encode(self) -> bytes:
+        """Return it as the holder keeps it."""
+        said = {str(number): text for number, text in self.said.items()}
+        head = orjson.dumps({"said": said, "draft": self.has_draft})
+        return b"%b%d\n%b%b" % (_MARK, len(head), head, self.picture)
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Kept":
+        """Return what was kept; of what makes no sense, nothing is known."""
+        if not data.startswith(_MARK):
+            return cls(picture=data)
+        try:
+            size, _, rest = data[len(_MARK) :].partition(b"\n")
+            head = orjson.loads(rest[: int(size)])
+            said = {int(number): str(text) for number, text in head["said"].items()}
+            return cls(rest[int(size) :], said, bool(head["draft"]))
+        except (ValueError, KeyError, AttributeError, TypeError):
+            return cls()

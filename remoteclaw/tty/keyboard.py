@@ -1,0 +1,81 @@
+"""The keyboard of a terminal: one types at a time, and others are told who it is."""
+
+from dataclasses import dataclass
+
+from remoteclaw.errors import CallRefused
+
+__all__ = ["AWAY_S", "Keyboard", "Typist"]
+
+#: How long it stays somebody's whose connection is gone, in seconds: a browser that loads the page
+#: again, or a gateway that is restarted, takes less.
+AWAY_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Typist:
+    """Somebody who may type."""
+
+    name: str
+    """What others are told."""
+    credential: str
+    """Whose token it is."""
+    connection: int | None = None
+    """Over which connection; None for calls that have none of their own."""
+
+
+class Keyboard:
+    """Who types in one terminal."""
+
+    def __init__(self) -> None:
+        self._who: Typist | None = None
+        self._away_since: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Who types; empty for nobody."""
+        return self._who.name if self._who else ""
+
+    def is_held_by(self, who: Typist) -> bool:
+        """Whether it is this one's."""
+        if self._who is None or self._who.credential != who.credential:
+            return False
+        # Calls without a connection, and somebody who comes back, are known by their token.
+        is_elsewhere = self._away_since is None and None not in (
+            who.connection,
+            self._who.connection,
+        )
+        return not is_elsewhere or who.connection == self._who.connection
+
+    def take(self, who: Typist, *, now: float, force: bool = False) -> None:
+        """Give it to somebody from now on. Raises `CallRefused` while another one has it."""
+        if not force:
+            self.check(who, now=now)
+        self._who = who
+        self._away_since = now if who.connection is None else None
+
+    def check(self, who: Typist, *, now: float) -> None:
+        """Raise `CallRefused` while another one types."""
+        self.lapse(now=now)
+        if self._who is not None and not self.is_held_by(who):
+            raise CallRefused(
+                "CONFLICT", f"{self._who.name} types here: take the keyboard to type yourself."
+            )
+
+    def used(self, who: Typist, *, now: float) -> None:
+        """Take that somebody has typed: without a connection, it is theirs a while longer."""
+        if self._who is not None and self._who.connection is None and self.is_held_by(who):
+            self._away_since = now
+
+    def left(self, connection: int, *, now: float, for_good: bool = False) -> None:
+        """Take that a connection is gone; `for_good` if its person has said so."""
+        if self._who is None or self._who.connection != connection:
+            return
+        self._away_since = now
+        if for_good:
+            self._who = None
+
+    def lapse(self, *, now: float) -> None:
+        """Have nobody type if whoever did has been away for too long."""
+        is_away = self._away_since is not None and now - self._away_since >= AWAY_S
+        if self._who is not None and is_away:
+            self._who = None

@@ -1,0 +1,260 @@
+"""The watching of one terminal: its output becomes a screen, and what it says of itself is heard.
+
+The program is never kept waiting: all that it prints is read at once, whoever looks.
+"""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from remoteclaw.errors import CallRefused
+from remoteclaw.holder.terminal_client import Ended, Output, Replaced, TerminalClient
+from remoteclaw.host.logs import frames_of
+from remoteclaw.protocols.terminal import TerminalWatch
+from remoteclaw.tty import input as typing
+from remoteclaw.tty import keys
+from remoteclaw.tty.kept import Kept
+from remoteclaw.tty.screen import PictureUnreadable, Screen
+
+__all__ = ["Hearer", "Watching"]
+
+#: How often what is known is left with the holder, in seconds, and at the latest after how much
+#: output: much less than the holder's ring has room for.
+KEEP_S, KEEP_BYTES = 3.0, 256 * 1024
+#: The largest that a holder keeps, in bytes.
+MOST_KEPT = 256 * 1024
+#: How much output is taken at once, in bytes: others of this process wait for it, a millisecond.
+TAKE_BYTES = 64 * 1024
+#: How many kinds of what a program says are kept for the next gateway, and how much of each.
+MOST_SAID, MOST_SAID_CHARS = 8, 1000
+#: The pause between a text and its Enter, in seconds: gemini takes an earlier one for a part of it.
+ENTER_S = 0.15
+#: How long a program has to say that it has taken what was submitted, in seconds.
+TAKEN_S = 2.0
+#: The pause after what follows a program has failed, in seconds.
+AGAIN_S = 1.0
+
+TITLE, CLIPBOARD = 0, 52
+FULL = "The program does not read what is typed: it is busy, or it hangs."
+NOT_IDLE = "The program is not idle, as far as is known: nothing was typed."
+DRAFT = "Something else was typed and not sent yet: nothing was added to it."
+NOT_IDLE_ANY_MORE = (
+    "The program became busy while the text was typed: it stands there, and was not sent. Look at "
+    "it in the terminal."
+)
+NOT_TAKEN = (
+    "The text was typed, and the program has not said that it has taken it. Look at it in the "
+    "terminal."
+)
+
+log = logging.getLogger(__name__)
+
+
+class Hearer(Protocol):
+    """Who is told of what happens in a terminal; must not wait."""
+
+    def drawn(self) -> None:
+        """Take that the screen may have changed."""
+
+    def changed(self) -> None:
+        """Take that something else has: the activity, the title, the conversation."""
+
+    def rang(self) -> None:
+        """Take that the bell has rung."""
+
+    def offered(self, text: str) -> None:
+        """Take what the program offers for the clipboard."""
+
+
+@dataclass(slots=True)
+class Watching:
+    """One terminal, attached."""
+
+    client: TerminalClient
+    watch: TerminalWatch
+    hearer: Hearer
+    scrollback: int = 1000
+    has_draft: bool = True
+    """Whether something may have been typed that was not sent."""
+    screen: Screen = field(init=False)
+    _offset: int = 0
+    _kept_at: int = 0
+    _said: dict[int, str] = field(default_factory=dict)
+    _bells: int = 0
+    _was_active: bool = False
+    _submits: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def restore(self) -> None:
+        """Have the screen as it is now, from what was kept and what was printed since."""
+        client = self.client
+        kept = Kept.decode(client.picture) if client.picture else Kept()
+        behind = max(client.picture_offset - client.output_offset, 0) if client.picture else 0
+        self.screen = self._screen(kept)
+        self.has_draft = kept.has_draft
+        if not client.picture and client.output_offset == 0:
+            self.has_draft = False  # it is all here, and nobody has typed
+        for number, text in kept.said.items():
+            self._heard(number, text)
+        self._offset = client.output_offset + behind
+        is_gap = client.output_offset > (client.picture_offset if client.picture else 0)
+        await self._take(client.output[behind:], is_past=True)
+        if is_gap:
+            await self.repaint()
+
+    def _screen(self, kept: Kept) -> Screen:
+        cols, rows = self.client.cols, self.client.rows
+        if kept.picture:
+            with contextlib.suppress(PictureUnreadable):
+                return Screen.restored(kept.picture, cols, rows)
+        return Screen(cols, rows, scrollback=self.scrollback)
+
+    async def run(self) -> Ended | Replaced:
+        """Follow it until it ends, or until another gateway has it."""
+        duties = [asyncio.create_task(self._follow()), asyncio.create_task(self._keep_at_times())]
+        try:
+            return await self._pump()
+        finally:
+            for duty in duties:
+                duty.cancel()
+            await asyncio.wait(duties)
+
+    async def leave(self) -> None:
+        """Let go of it; the program works on."""
+        with contextlib.suppress(OSError):
+            await self.keep()
+        self.client.close()
+        self.screen.close()
+
+    # -- what it prints ------------------------------------------------------------------------
+
+    async def _pump(self) -> Ended | Replaced:
+        while True:
+            match await self.client.read():
+                case Output(offset, data):
+                    is_gap, self._offset = offset != self._offset, offset
+                    await self._take(data)
+                    if is_gap:
+                        await self.repaint()
+                case end:
+                    return end
+
+    async def _take(self, data: bytes, *, is_past: bool = False) -> None:
+        """Take output; what is past is not answered: a late answer would be typed."""
+        for start in range(0, len(data), TAKE_BYTES):
+            some = data[start : start + TAKE_BYTES]
+            answers = self.screen.feed(some)
+            self._offset += len(some)
+            for number, text in self.screen.take_said():
+                if number == CLIPBOARD:
+                    if not is_past:
+                        self.hearer.offered(text)
+                else:
+                    self._heard(number, text)
+            if self.screen.bell != self._bells:
+                self._bells = self.screen.bell
+                if not is_past:
+                    self.hearer.rang()
+            if answers and not is_past:
+                await self.client.write(answers)
+            self.hearer.drawn()
+            if len(data) > TAKE_BYTES:
+                await asyncio.sleep(0)
+        if self._offset - self._kept_at >= KEEP_BYTES and not is_past:
+            await self.keep()
+
+    def _heard(self, number: int, text: str) -> None:
+        if number in self._said or len(self._said) < MOST_SAID:
+            self._said[number] = text[:MOST_SAID_CHARS]
+        if number == TITLE:
+            self.watch.title(text)
+        else:
+            self.watch.osc(number, text)
+        self._look()
+
+    async def repaint(self) -> None:
+        """Have the program draw its screen anew, because ours can't be trusted."""
+        cols, rows = self.client.cols, self.client.rows
+        await self.client.resize(cols, rows - 1)
+        await self.client.resize(cols, rows)
+
+    async def keep(self) -> None:
+        """Leave what is known with the holder, for the gateway that comes next."""
+        kept = Kept(self.screen.picture(), dict(self._said), self.has_draft).encode()
+        self._kept_at = self._offset
+        if len(kept) <= MOST_KEPT:
+            await self.client.keep(self._offset, kept)
+
+    async def _keep_at_times(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_S)
+            if self._kept_at != self._offset:
+                await self.keep()
+
+    # -- what it says of itself ----------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self.watch.run(self._look)
+            except Exception as error:  # noqa: BLE001 - what it says is lost, not the terminal
+                log.error("what a terminal's program says is not followed: %s", frames_of(error))
+            await asyncio.sleep(AGAIN_S)
+
+    def _look(self) -> None:
+        """Take what has changed: once it works, what was typed was sent."""
+        is_active = self.watch.activity in ("busy", "waiting")
+        if is_active and not self._was_active:
+            self.has_draft = False
+            self._submits.set()
+        self._was_active = is_active
+        self.hearer.changed()
+
+    # -- typing --------------------------------------------------------------------------------
+
+    async def type(self, data: bytes) -> None:
+        """Type something. Raises `CallRefused` while the program reads nothing."""
+        await self._note_typing()
+        self.watch.typed()
+        if not await self.client.write(data):
+            raise CallRefused("UNAVAILABLE", FULL)
+
+    async def paste(self, text: str) -> None:
+        """Paste a text as one piece. Raises `CallRefused`."""
+        await self.type(typing.paste(text, self.screen.modes))
+
+    async def submit(self, text: str) -> None:
+        """Type a text and send it, where the program is surely idle. Raises `CallRefused`."""
+        if self.has_draft:
+            raise CallRefused("CONFLICT", DRAFT)
+        if self.watch.activity != "idle":
+            raise CallRefused("CONFLICT", NOT_IDLE)
+        data = typing.paste(text, self.screen.modes)
+        await self._note_typing()
+        if not await self.client.write(data):
+            raise CallRefused("UNAVAILABLE", FULL)
+        await asyncio.sleep(ENTER_S)
+        if self.watch.activity != "idle":
+            raise CallRefused("CONFLICT", NOT_IDLE_ANY_MORE)
+        self._submits.clear()
+        self.watch.typed()
+        await self.client.write(keys.encode("enter", self.screen.modes))
+        try:
+            async with asyncio.timeout(TAKEN_S):
+                await self._submits.wait()
+        except TimeoutError:
+            raise CallRefused("TIMEOUT", NOT_TAKEN) from None
+
+    async def resize(self, cols: int, rows: int) -> None:
+        """Give it another size."""
+        await self.client.resize(cols, rows)
+        if answers := self.screen.resize(cols, rows):
+            await self.client.write(answers)
+        self.hearer.drawn()
+
+    async def _note_typing(self) -> None:
+        """Have it known that something is typed, before it is: also to the next gateway."""
+        if not self.has_draft:
+            self.has_draft = True
+            await self.keep()

@@ -1,0 +1,211 @@
+"""Terminals as clients of a gateway have them: watched, typed in, handed over, and never lost."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.terminals import Held
+from remoteclaw.runtimes import RUNTIMES
+from tests.support.doors import Door, Refused, RpcClient, opened, own_token
+from tests.support.shown import ShownRuntime, held_terminal
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+
+@pytest.fixture(autouse=True)
+def shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
+
+
+class Watching:
+    """What one viewer has on its screen."""
+
+    def __init__(self, client: RpcClient, sid: str) -> None:
+        self.client, self.sid = client, sid
+        self.revision: int | None = None
+        self.lines: dict[int, Any] = {}
+        self.frames: list[dict[str, Any]] = []
+
+    @property
+    def text(self) -> str:
+        rows = (self.lines.get(row, []) for row in range(200))
+        return "\n".join("".join(run[0] for run in row) for row in rows).rstrip("\n")
+
+    def take(self, frame: dict[str, Any]) -> None:
+        assert frame["sid"] == self.sid
+        if frame["since"] is None:
+            self.lines.clear()
+        else:
+            assert frame["since"] == self.revision
+        self.lines |= {int(row): runs for row, runs in frame["lines"].items()}
+        self.revision = frame["revision"]
+        self.frames.append(frame)
+
+    async def until(self, text: str) -> None:
+        while text not in self.text:
+            self.take(await self.client.event("terminal.screen"))
+
+
+@contextlib.asynccontextmanager
+async def watching(door: Door, token: str, sid: str) -> AsyncIterator[Watching]:
+    async with door.connected(token) as client:
+        await client.call("terminals.watch", {"sid": sid})
+        yield Watching(client, sid)
+
+
+async def ready(door: Door, held: Held) -> None:
+    assert door.gateway is not None
+    terminals = door.gateway.terminals
+
+    def is_idle() -> bool:
+        record = terminals.known(held.sid)
+        return record is not None and (record.state, record.activity) == ("live", "idle")
+
+    await eventually(is_idle)
+
+
+async def test_two_watch_and_one_types(stack: Stack) -> None:
+    token = own_token(stack)
+    async with held_terminal(stack) as held, opened(stack) as door:
+        await ready(door, held)
+        async with watching(door, token, held.sid) as ada, watching(door, token, held.sid) as ben:
+            await ada.until(">")
+            assert ada.frames[0]["since"] is None
+            await ada.client.call("terminals.take", {"sid": held.sid, "cols": 70, "rows": 12})
+            await ada.client.call(
+                "terminals.type", {"sid": held.sid, "keys": ["t:hel\x1blo", "k:enter"]}
+            )
+            await ada.until("You said hello.")
+            await ben.until("You said hello.")
+            assert (await ben.client.event("terminal.bell")) == {"sid": held.sid}
+
+            with pytest.raises(Refused, match="CONFLICT: the operator types here"):
+                await ben.client.call("terminals.key", {"sid": held.sid, "key": "enter"})
+            await ben.client.call("terminals.take", {"sid": held.sid, "force": True})
+            with pytest.raises(Refused, match="CONFLICT"):
+                await ada.client.call("terminals.type", {"sid": held.sid, "keys": ["t:x"]})
+            await ben.client.call("terminals.key", {"sid": held.sid, "bytes": [104, 105, 13]})
+            await ada.until("You said hi.")
+            with pytest.raises(Refused, match=r"REFUSED.*Ctrl-Z"):
+                await ben.client.call("terminals.key", {"sid": held.sid, "bytes": 26})
+
+            told = await ben.client.call("terminals.get", {"sid": held.sid})
+            assert (told["state"], told["viewers"], told["cols"]) == ("live", 2, 70)
+            screen = await ben.client.call("terminals.screen", {"sid": held.sid})
+            assert "You said hi." in screen["text"]
+
+        async def is_written() -> bool:
+            record = await stack.fleet.terminals.record(held.sid)
+            assert record is not None
+            return (record.viewers, record.cols, record.state) == (0, 70, "live")
+
+        await eventually(is_written)
+        told_events = await stack.fleet.terminals.events(held.sid)
+        said = [
+            (e.told["role"], e.told["text"]) for e in told_events if e.told["type"] == "message"
+        ]
+        assert said == [
+            ("user", "hello"),
+            ("agent", "You said hello."),
+            ("user", "hi"),
+            ("agent", "You said hi."),
+        ]
+
+
+async def test_a_gateway_that_is_killed_is_followed_by_one_that_shows_the_same(
+    stack: Stack,
+) -> None:
+    token = own_token(stack)
+    async with held_terminal(stack) as held:
+        async with opened(stack) as door:
+            await ready(door, held)
+            async with watching(door, token, held.sid) as ada:
+                await ada.client.call("terminals.type", {"sid": held.sid, "keys": ["t:work\x00"]})
+                await ada.client.call("terminals.key", {"sid": held.sid, "key": "enter"})
+                await ada.until("working")
+                assert door.gateway is not None
+                terminal = door.gateway.terminals._held[held.sid]
+                assert terminal.watching is not None
+                await terminal.watching.keep()
+                await ada.client.call("terminals.paste", {"sid": held.sid, "text": "x"})
+                # As SIGKILL ends it: nothing more is kept, and the connection is cut.
+                terminal.watching.client._sock.shutdown(2)
+                terminal.watching.client.close()
+
+        async with opened(stack) as door, watching(door, token, held.sid) as ben:
+            await ben.until("working")
+            told = await ben.client.call("terminals.get", {"sid": held.sid})
+            assert told["activity"] in ("busy", "unknown")
+            await ben.client.call("terminals.key", {"sid": held.sid, "key": "x"})
+            await ben.until("worked")
+            assert ben.text.splitlines()[:3] == ["> work", "working", "xworked"]
+
+
+async def test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_dialog(
+    stack: Stack,
+) -> None:
+    token = own_token(stack)
+    async with held_terminal(stack) as held, opened(stack) as door:
+        await ready(door, held)
+        about = {"sid": held.sid}
+        async with watching(door, token, held.sid) as ada:
+            for text in ("/clear", "exit", "look at @file", "  !touch x"):
+                with pytest.raises(Refused, match="REFUSED"):
+                    await ada.client.call("terminals.input", {**about, "text": text})
+            answer = await ada.client.call("terminals.input", {**about, "text": "hello"})
+            assert answer["submitted"] is True
+            await ada.until("You said hello.")
+
+            await ready(door, held)
+            await ada.client.call("terminals.input", {**about, "text": "ask"})
+            await ada.until("Run the tool?")
+            with pytest.raises(Refused, match="CONFLICT: The program is not idle"):
+                await ada.client.call("terminals.input", {**about, "text": "no"})
+            await ada.client.call("terminals.paste", {**about, "text": "no\nno\n"})
+            told = await ada.client.call("terminals.get", about)
+            assert (told["activity"], told["waitingFor"]) == (
+                "waiting",
+                "permission to run the tool",
+            )
+            assert "The tool ran." not in ada.text
+            await ada.client.call("terminals.key", {**about, "key": "enter"})
+            await ada.until("The tool ran.")
+
+
+async def test_fifty_watch_a_flood_and_end_with_the_same_rows(stack: Stack) -> None:
+    token = own_token(stack)
+    async with held_terminal(stack) as held, opened(stack) as door:
+        await ready(door, held)
+        async with contextlib.AsyncExitStack() as stacked:
+            viewers = [
+                await stacked.enter_async_context(watching(door, token, held.sid))
+                for _ in range(50)
+            ]
+            await viewers[0].client.call("terminals.input", {"sid": held.sid, "text": "flood"})
+            await asyncio.gather(*(viewer.until("You said flood.") for viewer in viewers))
+            await ready(door, held)
+            screen = await viewers[0].client.call("terminals.screen", {"sid": held.sid})
+            assert [viewer.text for viewer in viewers] == [viewers[0].text] * 50
+            assert viewers[0].text == screen["text"].rstrip("\n")
+            assert max(len(viewer.frames) for viewer in viewers[1:]) < 100
+
+
+async def test_a_terminal_elsewhere_or_none_is_said(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = own_token(stack)
+    async with held_terminal(stack) as held, opened(stack) as door:
+        await ready(door, held)
+        async with door.connected(token) as client:
+            with pytest.raises(Refused, match="NOT_FOUND"):
+                await client.call("terminals.get", {"sid": "0" * 32})
+            await stack.fleet.scripts.client.hset(keys.terminal(held.sid), "host", "elsewhere")
+            assert door.gateway is not None
+            record = await stack.fleet.terminals.record(held.sid)
+            assert record is not None
+            with pytest.raises(Exception, match="It is open on elsewhere: watch it there"):
+                door.gateway.terminals.shown(record)

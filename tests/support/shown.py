@@ -1,0 +1,245 @@
+"""A small program in a terminal, as an agent's own: it says what it does, and keeps a transcript.
+
+Tests of what all terminals have in common start it instead of a CLI, in a real holder.
+"""
+
+import asyncio
+import contextlib
+import json
+import sys
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from remoteclaw.clock import boottime, now_ms
+from remoteclaw.config.home import private_directory
+from remoteclaw.fleet.terminals import Held, Place, TerminalTurn
+from remoteclaw.holder.runs import run_name
+from remoteclaw.holder.terminal_client import TerminalClient, TerminalLaunch, end_terminal
+from remoteclaw.messages import SessionKey, TerminalWish
+from remoteclaw.protocols import Activity, AgentSpec, Launch, TranscriptItem
+from remoteclaw.runtimes.demo import DemoRuntime
+from tests.support.stack import Stack
+
+__all__ = ["ShownRuntime", "ShownTerminal", "held_terminal"]
+
+#: Its composer is its last row. `ask` opens a dialog that any Enter answers, `work` works until
+#: the next key, `flood` prints much, `exit` ends it; everything else is answered.
+_PROGRAM = r"""
+import json, os, sys, tty
+notes, prompt = sys.argv[1], sys.argv[2:]
+tty.setraw(0)
+out = lambda text: os.write(1, text.encode())
+draft, pasted, waits = "", False, ""
+def note(kind, text, count=[0]):
+    count[0] += 1
+    with open(notes, "a") as file:
+        file.write(json.dumps({"id": f"i{count[0]}", "kind": kind, "text": text}) + "\n")
+def state(what):
+    out(f"\x1b]7501;{what}\x07")
+def take(text):
+    global waits
+    note("user", text)
+    state("working")
+    if text.startswith("exit"):
+        sys.exit(0)
+    if text.startswith("ask"):
+        waits = "ask"
+        out("\r\nRun the tool? [Enter]\r\n")
+        return state("blocked")
+    if text.startswith("work"):
+        waits = "work"
+        return out("\r\nworking\r\n")
+    if text.startswith("flood"):
+        for number in range(30000):
+            out(f"\r\nline {number}")
+    out(f"\r\nYou said {text}.\a\r\n> ")
+    note("agent", f"You said {text}.")
+    state("idle")
+out("\x1b[?2004h\x1b]0;shown\x07> ")
+state("ready")
+state("idle")
+for text in prompt:
+    take(text)
+while True:
+    data = os.read(0, 65536)
+    if not data:
+        break
+    for part in data.replace(b"\x1b[200~", b"\0").replace(b"\x1b[201~", b"\1").decode():
+        if part == "\0" or part == "\1":
+            pasted = part == "\0"
+        elif waits == "work" and not pasted:
+            waits = ""
+            out("worked\r\n> ")
+            state("idle")
+        elif part == "\r" and not pasted:
+            if waits == "ask":
+                waits = ""
+                note("tool", "ran")
+                out("The tool ran.\r\n> ")
+                state("idle")
+            else:
+                text, draft = draft, ""
+                take(text)
+        elif part == "\x03":
+            out("^C")
+        elif part == "\x07":
+            out("\x1b[c")
+        else:
+            draft += part
+            out(part.replace("\n", "\r\n"))
+"""
+
+
+@dataclass(eq=False)
+class _Transcript:
+    path: Path
+
+    @property
+    def is_there(self) -> bool:
+        return self.path.exists()
+
+    def read(self, position: str) -> tuple[list[TranscriptItem], str]:
+        lines = self.path.read_text().splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith("\n")]
+        done = int(position or 0)
+        items = [TranscriptItem(**json.loads(line)) for line in whole[done : done + 2]]
+        return items, str(done + len(items)) if done or items else ""
+
+    def end(self) -> str:
+        return str(len(self.path.read_text().splitlines()))
+
+
+class _Watch:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._changed: Callable[[], None] = lambda: None
+        self.activity: Activity = "unknown"
+        self.is_ready = False
+
+    @property
+    def waiting_for(self) -> str:
+        return "permission to run the tool" if self.activity == "waiting" else ""
+
+    @property
+    def conversation(self) -> str | None:
+        return "conversation" if self._path.exists() else None
+
+    @property
+    def transcript(self) -> _Transcript | None:
+        return _Transcript(self._path) if self._path.exists() else None
+
+    def title(self, text: str) -> None:
+        pass
+
+    def osc(self, number: int, data: str) -> None:
+        states: dict[str, Activity] = {"idle": "idle", "working": "busy", "blocked": "waiting"}
+        if number == 7501:
+            self.is_ready = True
+            self.activity = states.get(data, self.activity)
+            self._changed()
+
+    def typed(self) -> None:
+        pass
+
+    async def run(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        await asyncio.Event().wait()
+
+
+class ShownTerminal:
+    """The program, started and watched as CLIs are."""
+
+    def launch(
+        self, spec: AgentSpec, *, session_id: str | None, prompt: str, run_dir: Path
+    ) -> Launch:
+        argv = [
+            sys.executable,
+            "-c",
+            _PROGRAM,
+            str(run_dir / "notes"),
+            *([prompt] if prompt else []),
+        ]
+        return Launch(argv=tuple(argv), env=dict(spec.env), cwd=spec.workspace, session_id=None)
+
+    def watch(
+        self, *, run_dir: Path, workspace: str, env: Mapping[str, str], conversation: str | None
+    ) -> _Watch:
+        return _Watch(run_dir / "notes")
+
+    def transcript(
+        self, conversation: str, *, workspace: str, env: Mapping[str, str]
+    ) -> _Transcript:
+        return _Transcript(Path(workspace) / "nothing")
+
+    def places(self, env: Mapping[str, str]) -> dict[str, str]:
+        return {}
+
+
+class ShownRuntime(DemoRuntime):
+    """The demo, with this program for terminals."""
+
+    terminal = ShownTerminal()
+
+
+@contextlib.asynccontextmanager
+async def held_terminal(stack: Stack, *, thread: str | None = None) -> AsyncIterator[Held]:
+    """Have the program held as a drain leaves it, in a session of the console; it ends with us."""
+    host = stack.home.host_id
+    session = SessionKey("main", "console", host, "console", "ada", thread)
+    wish = TerminalWish(by="Ada", cols=60, rows=10)
+    from remoteclaw.config.load import load_config
+
+    limits = load_config(stack.home.config_file).terminals
+    accepted, _ = await stack.fleet.terminals.open(
+        session, wish, people=(), call=uuid.uuid4().hex, host=host, name="main", limits=limits
+    )
+    lease = await stack.fleet.leases.acquire(session.sid, worker="test", host=host)
+    assert lease is not None
+    await lease.turns.begin([accepted.entry_id], phase="accepted")
+    run_dir = private_directory(stack.home.runs / run_name("tty-"))
+    files = private_directory(stack.home.path / f"files-{session.sid}")
+    notes = files / "notes"
+    place = Place(
+        turn=accepted.entry_id,
+        path=str(run_dir / "holder.sock"),
+        key=uuid.uuid4().hex,
+        files=str(files),
+        ended=str(files / "ended"),
+        runtime="demo",
+        workspace=str(files),
+        cwd=str(files),
+        places={},
+        conversation=None,
+        name="demo",
+        position="",
+        by="Ada",
+        host=host,
+        started_ms=now_ms(),
+    )
+    turn = TerminalTurn(lease)
+    await turn.place(place)
+    client = await TerminalClient.start(
+        TerminalLaunch(
+            argv=(sys.executable, "-c", _PROGRAM, str(notes)),
+            env={},
+            cwd=place.cwd,
+            cwd_fd=None,
+            run_dir=run_dir,
+            key=place.key,
+            ended=Path(place.ended),
+            cols=wish.cols,
+            rows=wish.rows,
+        ),
+        deadline=boottime() + 3600,
+    )
+    try:
+        await turn.hold(place.turn, client.holder, hold_s=limits.hold_s)
+        client.close()
+        (held,) = [
+            each for each in await stack.fleet.terminals.held(host) if each.sid == session.sid
+        ]
+        yield held
+    finally:
+        await end_terminal(Path(place.path), key=place.key, grace_s=0.0)
