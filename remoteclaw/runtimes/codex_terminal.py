@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from remoteclaw.host.files import write_new
 from remoteclaw.protocols import Activity, AgentSpec, Launch
 from remoteclaw.runtimes.codex_launch import HEADERS, common_options
@@ -22,12 +24,15 @@ from remoteclaw.runtimes.codex_rollouts import (
     thread_in,
 )
 from remoteclaw.runtimes.codex_thread import server_of
-from remoteclaw.runtimes.terminal import BaseWatch, RecordTranscript
+from remoteclaw.runtimes.terminal import BaseWatch, LineFile, RecordTranscript, record_of
+from remoteclaw.runtimes.wire import text
 
 __all__ = ["CodexTerminal", "CodexWatch"]
 
 #: The variable by which its process is known: its run directory.
 MARK = "REMOTECLAW_TERMINAL"
+#: The file in the run directory in which watches note what the next one has to know.
+NOTES = "notes"
 #: How often its open files are looked at, in seconds.
 FILES_S = 1.0
 
@@ -74,6 +79,7 @@ class CodexTerminal:
             _hide_variables(about, run_dir / f"server-{number}.env")
             env |= secrets
             options.append(f"mcp_servers.{name}={_toml(about)}")
+        write_new(run_dir / NOTES, b"")
         # With a daemon, other processes than this one would have its thread.
         argv = [*spec.command, "--no-daemon"]
         argv += ["resume", session_id] if session_id else []
@@ -117,9 +123,16 @@ class CodexWatch(BaseWatch):
         """What it has said last."""
         self._title = ""
         """What its title says: "works", "asks", "rests" or nothing."""
-        self._typed = run_dir / "typed"
-        """Is there if a person has typed since it was idle: a menu may be open."""
-        self._was_typed = self._typed.exists()
+        self._notes = LineFile(run_dir / NOTES)
+        """What the watches of this codex note for the next one."""
+        known: dict[str, Any] = {}
+        with contextlib.suppress(OSError):
+            for line, _ in self._notes.read(""):
+                known |= record_of(line)
+        self._was_typed = known.get("was_typed") is True
+        """Whether a person has typed since it was idle: a menu may be open."""
+        if thread := text(known.get("thread")):
+            self._take(thread)
 
     @property
     def activity(self) -> Activity:
@@ -159,7 +172,7 @@ class CodexWatch(BaseWatch):
         self.known.waiting_for = said.get("kind", "")
         if self._was_typed and self._state in ("busy", "waiting"):
             self._was_typed = False
-            self._typed.unlink(missing_ok=True)
+            self._note(was_typed=False)
         self.tell()
 
     def typed(self) -> None:
@@ -169,18 +182,28 @@ class CodexWatch(BaseWatch):
         """
         if self.activity == "idle":
             self._was_typed = True
-            with contextlib.suppress(OSError):  # then the next gateway won't know
-                self._typed.touch(mode=0o600)
+            self._note(was_typed=True)
         self.tell()
 
     async def look(self) -> None:
         """See which thread it writes, and whether that one's last turn is over."""
         if time.monotonic() >= self._looked_at + FILES_S:
             opened = await asyncio.to_thread(self._read_files)
-            if opened and (thread := thread_in(opened)) != self.conversation:
-                self.known.conversation = thread
-                self._find = lambda: opened
+            thread = thread_in(opened) if opened else None
+            if thread and thread != self.conversation:
+                self._take(thread)
+                self._note(thread=thread)
             self._looked_at = time.monotonic()
+
+    def _take(self, thread: str) -> None:
+        """Take that it has this thread open."""
+        self.known.conversation = thread
+        self._find = finder(self._sessions, thread)
+
+    def _note(self, **known: Any) -> None:
+        # On a full disk, the next watch knows less.
+        with contextlib.suppress(OSError), self._notes.path.open("ab") as file:
+            file.write(orjson.dumps(known) + b"\n")
 
     def _read_files(self) -> Path | None:
         opened = self._open.newest()

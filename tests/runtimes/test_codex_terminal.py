@@ -220,6 +220,8 @@ async def test_another_codex_beside_it_is_not_taken_for_it(codex: Codex, directo
         await codex.watch.look()
 
     assert codex.watch.conversation == own
+    codex.new_watch()
+    assert codex.watch.conversation == own, "also when its process has ended"
     transcript = codex.watch.transcript
     assert transcript is not None
     assert transcript.end() != "", "its file is there"
