@@ -98,6 +98,7 @@ async def _serve(
             return gateway.restart.is_set() and not stop.is_set()
 
         announced = fleet.gateways.announced(home.host_id, address, stays=restarts)
+        gateway.terminals.address = address
         async with served(gateway, *sockets) as server, announced:
             said(address)
             await _first(stop, gateway.restart)

@@ -273,13 +273,8 @@ class HeldTerminal:
     async def _end_if_due(self) -> None:
         """Park it when nobody has needed it for long, or for a message that waits behind it."""
         settings, standing = self._settings(), self._standing()
-        rests_s = min(standing.alone_s, standing.idle_s)
-        if standing.activity == "idle" and not standing.viewers and rests_s >= settings.idle_s:
+        if handover.is_forgotten(standing, idle_s=settings.idle_s, waiting_s=settings.waiting_s):
             await self.park()
-        elif standing.activity != "busy" and not standing.viewers:
-            quiet_s = min(standing.alone_s, (now_ms() - self.room.record.since_ms) / 1000)
-            if quiet_s >= settings.waiting_s:
-                await self.park()
         await self._hand_over(standing)
 
     async def _hand_over(self, standing: Standing) -> None:
@@ -307,6 +302,7 @@ class HeldTerminal:
             idle_s=now - self._idle_since if self._idle_since is not None else 0.0,
             alone_s=0.0 if self.room.count else now - self.room.alone_since,
             has_draft=watching.has_draft,
+            same_s=(now_ms() - record.since_ms) / 1000,
         )
 
     def _is_behind(self, entry: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from remoteclaw.protocols.terminal import Activity
 
-__all__ = ["Standing", "decide", "needs_person", "waits"]
+__all__ = ["Standing", "decide", "is_forgotten", "needs_person", "waits"]
 
 #: What is done about it: the terminal is ended so that it can be opened again; nothing yet, because
 #: it will be in a moment; or who has written is told why nothing comes.
@@ -31,6 +31,8 @@ class Standing:
     """For how long nobody has looked at it."""
     has_draft: bool
     """Whether something may have been typed that was not sent."""
+    same_s: float = 0.0
+    """For how long it has done what it does now."""
 
 
 def decide(standing: Standing, *, handover_s: float) -> Verdict:
@@ -38,6 +40,18 @@ def decide(standing: Standing, *, handover_s: float) -> Verdict:
     if standing.activity != "idle" or standing.viewers or standing.has_draft:
         return "tell"
     return "park" if min(standing.idle_s, standing.alone_s) >= handover_s else "soon"
+
+
+def is_forgotten(standing: Standing, *, idle_s: float, waiting_s: float) -> bool:
+    """Whether nobody has needed it for so long that it is ended, to be opened again.
+
+    One that asks something, or doesn't say what it does, has the longer time.
+    """
+    if standing.viewers or standing.activity == "busy":
+        return False
+    if standing.activity == "idle":
+        return min(standing.alone_s, standing.idle_s) >= idle_s
+    return min(standing.alone_s, standing.same_s) >= waiting_s
 
 
 def waits(standing: Standing) -> str:

@@ -12,7 +12,7 @@ from typing import Protocol
 from remoteclaw.errors import CallRefused
 from remoteclaw.holder.terminal_client import Ended, Output, Replaced, TerminalClient
 from remoteclaw.host.logs import frames_of
-from remoteclaw.protocols.terminal import TerminalWatch
+from remoteclaw.protocols.terminal import Activity, TerminalWatch
 from remoteclaw.tty import input as typing
 from remoteclaw.tty import keys
 from remoteclaw.tty.kept import Kept
@@ -83,7 +83,7 @@ class Watching:
     _kept_at: int = 0
     _said: dict[int, str] = field(default_factory=dict)
     _bells: int = 0
-    _was_active: bool = False
+    _activity: Activity = "unknown"
     _submits: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def restore(self) -> None:
@@ -203,12 +203,14 @@ class Watching:
             await asyncio.sleep(AGAIN_S)
 
     def _look(self) -> None:
-        """Take what has changed: once it works, what was typed was sent."""
-        is_active = self.watch.activity in ("busy", "waiting")
-        if is_active and not self._was_active:
-            self.has_draft = False
-            self._submits.set()
-        self._was_active = is_active
+        """Take what has changed: once it works, what was typed was sent, or was an answer."""
+        before, self._activity = self._activity, self.watch.activity
+        if self._activity != before:
+            if self._activity in ("busy", "waiting"):
+                self.has_draft = False
+                self._submits.set()
+            elif before == "waiting" and self._activity == "idle":
+                self.has_draft = False
         self.hearer.changed()
 
     # -- typing --------------------------------------------------------------------------------

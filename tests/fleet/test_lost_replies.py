@@ -308,6 +308,22 @@ async def test_renew_held(lossy: tuple[Fleet, Proxy]) -> None:
     assert lost.reached.is_set()
 
 
+async def test_terminal_stop(lossy: tuple[Fleet, Proxy]) -> None:
+    """The terminal's own entry is stopped, and none behind it."""
+    fleet, proxy = lossy
+    lease, own, turn = await opened(fleet)
+    assert not await fleet.terminals.stop(lease.sid)
+    await own.place(place_of(turn))
+    await own.hold(turn, "1 2 3", hold_s=60)
+    lost = lose(proxy, "terminal_stop")
+
+    assert await fleet.terminals.stop(lease.sid)
+
+    assert lost.reached.is_set()
+    (held,) = await fleet.terminals.held("here")
+    assert held.stop_entry == turn
+
+
 async def test_terminal_change(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease, _, _ = await opened(fleet)

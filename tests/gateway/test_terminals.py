@@ -5,9 +5,11 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import orjson
 import pytest
 
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.terminals import Held
 from remoteclaw.runtimes import RUNTIMES
 from tests.support.doors import Door, Refused, RpcClient, opened, own_token
@@ -209,3 +211,80 @@ async def test_a_terminal_elsewhere_or_none_is_said(
             assert record is not None
             with pytest.raises(Exception, match="It is open on elsewhere: watch it there"):
                 door.gateway.terminals.shown(record)
+
+
+async def said_in_chat(stack: Stack) -> list[str]:
+    stream = keys.reply_stream("console", stack.home.host_id)
+    found = await stack.fleet.scripts.client.xrange(stream)
+    return [orjson.loads(fields[b"reply"])["text"] for _, fields in found]
+
+
+async def write_in_chat(stack: Stack, held: Held, text: str) -> Accepted:
+    message = held.session.message(
+        id=text, text=text, timestamp=1, chat_kind="direct", is_addressed=True
+    )
+    return await stack.fleet.inbound.append(message, agent="main", deliver="channel")
+
+
+async def test_a_message_waits_for_who_watches_and_then_takes_the_turn(stack: Stack) -> None:
+    stack.configure(terminals={"handover_s": 1})
+    token = own_token(stack)
+    async with held_terminal(stack) as held, opened(stack) as door:
+        await ready(door, held)
+        async with watching(door, token, held.sid) as ada:
+            accepted = await write_in_chat(stack, held, "hello")
+
+            async def is_told() -> bool:
+                return bool(await said_in_chat(stack))
+
+            await eventually(is_told)
+            await ada.client.call("terminals.input", {"sid": held.sid, "text": "ask"})
+
+            async def is_told_of_dialog() -> bool:
+                return len(await said_in_chat(stack)) > 1
+
+            await eventually(is_told_of_dialog)
+            await ada.client.call("terminals.key", {"sid": held.sid, "key": "enter"})
+            await ready(door, held)
+            await ada.client.call("terminals.input", {"sid": held.sid, "text": "hi"})
+        assert await said_in_chat(stack) == [
+            "A terminal is open (Ada, idle): your message waits. /take ends it.",
+            "The agent waits for a person in its terminal: permission to run the tool.",
+        ]
+        await stack.start_worker()
+        sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+        try:
+            outcome = await stack.outcome(accepted)
+        finally:
+            sweeping.cancel()
+        assert outcome.status == "done"
+        record = await stack.fleet.terminals.record(held.sid)
+        assert record is not None
+        assert record.state == "parked"
+
+
+async def test_an_owner_takes_it_and_what_waits_is_answered(stack: Stack) -> None:
+    token = own_token(stack)
+    async with held_terminal(stack) as held, opened(stack) as door:
+        await ready(door, held)
+        async with watching(door, token, held.sid) as ada:
+            await ada.client.call("terminals.input", {"sid": held.sid, "text": "work"})
+            accepted = await write_in_chat(stack, held, "hello")
+            with pytest.raises(Refused, match="CONFLICT: It is not idle"):
+                await ada.client.call("terminals.park", {"sid": held.sid})
+            sent = await ada.client.call(
+                "chat.send",
+                {"sessionKey": str(held.session), "message": "/take", "messageId": "take"},
+            )
+            assert sent["answer"] == "The terminal is ended, and what waits is answered."
+            await stack.start_worker()
+            sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+            try:
+                outcome = await stack.outcome(accepted)
+            finally:
+                sweeping.cancel()
+            assert outcome.status == "done"
+            gone = await ada.client.event("terminal.gone")
+            assert gone["record"]["state"] == "parked"
+            again = await ada.client.call("terminals.input", {"sid": held.sid, "text": "go on"})
+            assert again["submitted"] is False

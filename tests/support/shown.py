@@ -14,6 +14,7 @@ from pathlib import Path
 
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.config.home import private_directory
+from remoteclaw.config.load import load_config
 from remoteclaw.fleet.terminals import Held, Place, TerminalTurn
 from remoteclaw.holder.runs import run_name
 from remoteclaw.holder.terminal_client import TerminalClient, TerminalLaunch, end_terminal
@@ -189,8 +190,6 @@ async def held_terminal(stack: Stack, *, thread: str | None = None) -> AsyncIter
     host = stack.home.host_id
     session = SessionKey("main", "console", host, "console", "ada", thread)
     wish = TerminalWish(by="Ada", cols=60, rows=10)
-    from remoteclaw.config.load import load_config
-
     limits = load_config(stack.home.config_file).terminals
     accepted, _ = await stack.fleet.terminals.open(
         session, wish, people=(), call=uuid.uuid4().hex, host=host, name="main", limits=limits

@@ -146,6 +146,7 @@ class Stack:
         gateway: dict[str, Any] | None = None,
         sessions: dict[str, Any] | None = None,
         approvals: dict[str, Any] | None = None,
+        terminals: dict[str, Any] | None = None,
         **fleet: Any,
     ) -> None:
         """Write the configuration; workers that are started later read it.
@@ -161,6 +162,7 @@ class Stack:
             "record": record or {},
             "sessions": sessions or {},
             "approvals": approvals or {},
+            "terminals": terminals or {},
             "queue": queue or {"mode": "followup", "debounce_ms": 0, "cap": 0},
             "agents": {"main": agent or self.agent},
         }

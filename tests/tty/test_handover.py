@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from remoteclaw.tty.handover import Standing, decide, needs_person, waits
+from remoteclaw.tty.handover import Standing, decide, is_forgotten, needs_person, waits
 from remoteclaw.tty.kept import Kept
 
 RESTING = Standing(
@@ -50,3 +50,18 @@ def test_a_gateway_knows_what_the_one_before_knew() -> None:
     assert Kept.decode(b"\x1b[2Jold") == Kept(b"\x1b[2Jold")
     assert Kept.decode(kept.encode()[:20]) == Kept()
     assert Kept.decode(b"").has_draft  # nobody knows, so it is not ended
+
+
+def test_what_nobody_needs_is_ended_and_what_asks_has_more_time() -> None:
+    def is_over(**changes: object) -> bool:
+        return is_forgotten(replace(RESTING, **changes), idle_s=60, waiting_s=600)  # type: ignore[arg-type]
+
+    assert is_over()
+    assert is_over(has_draft=True)
+    assert not is_over(viewers=1)
+    assert not is_over(idle_s=59)
+    for activity in ("waiting", "unknown"):
+        assert not is_over(activity=activity, alone_s=599, same_s=900)
+        assert not is_over(activity=activity, alone_s=900, same_s=599)
+        assert is_over(activity=activity, alone_s=600, same_s=600)
+    assert not is_over(activity="busy", alone_s=9999, same_s=9999)
