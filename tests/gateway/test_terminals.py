@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -11,11 +12,12 @@ import pytest
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.terminals import Held
+from remoteclaw.holder.terminal_client import Output, TerminalClient
 from remoteclaw.runtimes import RUNTIMES
 from tests.support.doors import Door, Refused, RpcClient, opened, own_token
 from tests.support.shown import ShownRuntime, held_terminal
 from tests.support.stack import Stack
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 
 @pytest.fixture(autouse=True)
@@ -215,7 +217,7 @@ async def test_a_terminal_elsewhere_or_none_is_said(
 
 async def said_in_chat(stack: Stack) -> list[str]:
     stream = keys.reply_stream("console", stack.home.host_id)
-    found = await stack.fleet.scripts.client.xrange(stream)
+    found: Any = await stack.fleet.scripts.client.xrange(stream)
     return [orjson.loads(fields[b"reply"])["text"] for _, fields in found]
 
 
@@ -288,3 +290,53 @@ async def test_an_owner_takes_it_and_what_waits_is_answered(stack: Stack) -> Non
             assert gone["record"]["state"] == "parked"
             again = await ada.client.call("terminals.input", {"sid": held.sid, "text": "go on"})
             assert again["submitted"] is False
+
+
+async def test_what_a_program_asked_before_is_not_answered_later(stack: Stack) -> None:
+    """Its answer would be typed: the program takes what comes for a person's words."""
+    token = own_token(stack)
+    async with held_terminal(stack) as held:
+        client = await TerminalClient.attach(Path(held.place.path), key=held.place.key)
+        assert client is not None
+        printed = client.output
+
+        async def until(wanted: bytes) -> None:
+            nonlocal printed
+            async with asyncio.timeout(HANG_S):
+                while wanted not in printed:
+                    event = await client.read()
+                    assert isinstance(event, Output)
+                    printed += event.data
+
+        await until(b"idle\x07")
+        await client.write(b"ab\x07")  # it asks the terminal what it is
+        await until(b"\x1b[c")
+        client.close()
+        async with opened(stack) as door, watching(door, token, held.sid) as ada:
+            await ready(door, held)
+            await ada.client.call("terminals.key", {"sid": held.sid, "key": "enter"})
+            await ada.until("You said")
+            assert "You said ab." in ada.text
+
+
+async def test_a_transcript_is_told_once_whoever_tells_it(stack: Stack) -> None:
+    token = own_token(stack)
+
+    async def told() -> list[str]:
+        events = await stack.fleet.terminals.events(held.sid)
+        return [each.told["text"] for each in events if each.told["type"] == "message"]
+
+    async def until(count: int) -> None:
+        async def is_told() -> bool:
+            return len(await told()) >= count
+
+        await eventually(is_told)
+
+    async with held_terminal(stack) as held:
+        for number in (1, 2):
+            async with opened(stack) as door, door.connected(token) as client:
+                await ready(door, held)
+                text = f"number {number}"
+                await client.call("terminals.input", {"sid": held.sid, "text": text})
+                await until(2 * number)
+        assert await told() == ["number 1", "You said number 1.", "number 2", "You said number 2."]

@@ -868,4 +868,40 @@ MUTANTS = (
         after="if True:",
         test="test_the_trace_leads_to_the_branch",
     ),
+    Mutant(
+        "a terminal that is never handed over",
+        before='if verdict == "park" and await self._has_waiting():',
+        after="if False:",
+        test="test_a_message_waits_for_who_watches_and_then_takes_the_turn",
+    ),
+    Mutant(
+        "a notice that is said each second",
+        before='name = f"terminal-{self.held.sid}-{about}"',
+        after='name = f"terminal-{boottime()}-{about}"\n        self._said_for = ""',
+        test="test_a_message_waits_for_who_watches_and_then_takes_the_turn",
+    ),
+    Mutant(
+        "a key of somebody else's",
+        before="room.keyboard.check(who, now=boottime())",
+        after="pass",
+        test="test_two_watch_and_one_types",
+    ),
+    Mutant(
+        "a command that is typed for a person",
+        before="if problem := typing.problem_of_input(params.text):",
+        after="if problem := None:",
+        test="test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_dialog",
+    ),
+    Mutant(
+        "a stop that the terminal's host doesn't hear",
+        before="if is_stopped(replace(self.held, stop_entry=self._renewed.stop)):",
+        after="if False:",
+        test="test_an_owner_takes_it_and_what_waits_is_answered",
+    ),
+    Mutant(
+        "an older conversation that is told as new",
+        before="if record and record.conversation == self._conversation:",
+        after="if False:",
+        test="test_a_transcript_is_told_once_whoever_tells_it",
+    ),
 )

@@ -1560,4 +1560,10 @@ MUTANTS = (
         after="local _ = children",
         test="test_a_conversation_that_ends_meanwhile_ends_no_message[False]",
     ),
+    Mutant(
+        "a terminal whose end drops what waits",
+        before="redis.call('HSET', keys.state, 'stop_entry', turn)",
+        after="redis.call('HSET', keys.state, 'stop_entry', '9999999999999-0')",
+        test="test_an_owner_takes_it_and_what_waits_is_answered",
+    ),
 )
