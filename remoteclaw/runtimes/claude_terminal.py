@@ -207,6 +207,8 @@ class ClaudeWatch(BaseWatch):
         """Take that a conversation is open in it: the first one, or another one than before."""
         self.known.is_ready = True
         if note.get("source") == "compact":
+            if self._said == "unknown":  # a person has typed `/compact`: no Stop comes
+                self._said = "idle"
             return
         id_, path = text(note.get("session_id")), Path(text(note.get("transcript_path")))
         if ID.fullmatch(id_):

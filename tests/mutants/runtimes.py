@@ -566,4 +566,97 @@ MUTANTS = (
         after="return {}",
         test="test_a_branch_changes_nothing[codex]",
     ),
+    Mutant(
+        "a claude whose title rests is idle",
+        before='return "busy" if self._title == "works" and self._said != "waiting"',
+        after='return "idle" if self._title == "rests" and self._said != "waiting"',
+        test="test_claude_terminal.py::"
+        "test_nothing_heard_is_unknown_and_no_title_says_that_it_is_idle",
+    ),
+    Mutant(
+        "a claude that was interrupted is idle whatever its title says",
+        before='return is_last and self._title == "rests"',
+        after="return is_last",
+        test="test_who_stopped_it_is_told_by_its_record_and_its_title_together",
+    ),
+    Mutant(
+        "an interruption of an earlier prompt",
+        before="is_last = bool(self._prompt) and self._interruptions.prompt == self._prompt",
+        after="is_last = bool(self._interruptions.prompt)",
+        test="test_who_stopped_it_is_told_by_its_record_and_its_title_together",
+    ),
+    Mutant(
+        "another tool's end closes claude's dialog",
+        before='if self._said != "waiting" or self._title != "rests":',
+        after="if True:",
+        test="test_a_dialog_waits_until_it_is_answered",
+    ),
+    Mutant(
+        "a claude that was typed to is idle for the next gateway",
+        before='file.write(b\'{"hook_event_name":"typed"}\\n\')',
+        after="pass",
+        test="test_claude_terminal.py::"
+        "test_what_is_typed_while_idle_may_open_a_menu_also_for_the_next_gateway",
+    ),
+    Mutant(
+        "a claude is idle before it has taken up its first prompt",
+        before='self._said = "unknown" if self._is_prompted else "idle"',
+        after='self._said = "idle"',
+        test="test_it_is_not_idle_before_it_has_taken_up_the_prompt_of_its_start",
+    ),
+    Mutant(
+        "a hook without room blocks claude",
+        before='to_file = f">> {shlex.quote(str(notes))} || :"',
+        after='to_file = f">> {shlex.quote(str(notes))}"',
+        test="test_a_hook_that_can_not_write_blocks_nothing",
+    ),
+    Mutant(
+        "a note that can't be read leaves claude idle",
+        before="case _:  # typed, the end, or a line that can't be read",
+        after='case "typed":',
+        test="test_a_line_that_can_not_be_read_makes_it_unknown",
+    ),
+    Mutant(
+        "codex is idle as soon as it says so, typed to or not",
+        before="if self._was_typed:",
+        after="if False:",
+        test="test_codex_terminal.py::"
+        "test_what_is_typed_while_idle_may_open_a_menu_also_for_the_next_gateway",
+    ),
+    Mutant(
+        "another codex in the workspace",
+        before="if self._mark not in variables:",
+        after="if False:",
+        test="test_another_codex_beside_it_is_not_taken_for_it",
+    ),
+    Mutant(
+        "a codex' thread is forgotten with its process",
+        before="self._note(thread=thread)",
+        after="pass",
+        test="test_another_codex_beside_it_is_not_taken_for_it",
+    ),
+    Mutant(
+        "keys of MCP servers in codex' command line",
+        before='about["env_http_headers"] = names',
+        after='about["http_headers"] = headers',
+        test="test_codex_terminal.py::test_secrets_are_in_no_command_line",
+    ),
+    Mutant(
+        "half a line of a transcript",
+        before="if not line:\n                    return",
+        after='if not line:\n    yield b"", f"{name}:{offset + size}"\n    return',
+        test="test_half_a_line_is_read_when_it_is_whole_and_each_once",
+    ),
+    Mutant(
+        "a transcript that was replaced is not read again",
+        before="return int(offset) if is_here and int(offset) <=",
+        after="return int(offset) if offset.isdigit() and int(offset) <=",
+        test="test_another_file_of_the_same_name_is_read_from_its_beginning",
+    ),
+    Mutant(
+        "summaries of what was compacted as a person's words",
+        before='"isCompactSummary", "isVisibleInTranscriptOnly")',
+        after='"isVisibleInTranscriptOnly")',
+        test="test_nothing_is_said_by_a_record_of_no_one[isCompactSummary]",
+    ),
 )

