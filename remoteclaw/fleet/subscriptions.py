@@ -25,6 +25,7 @@ class Subscriptions:
     def __init__(self, scripts: Scripts) -> None:
         self._client = scripts.client
         self._listeners: dict[bytes, Listener] = {}
+        self._also: dict[bytes, list[Listener]] = {}
         self._changed = asyncio.Event()
 
     def follow(self, sid: str, *, live: Listener, done: Listener) -> None:
@@ -41,6 +42,11 @@ class Subscriptions:
     def ignore(self, channel: str) -> None:
         """Have nothing more told of a channel."""
         self._listeners.pop(channel.encode(), None)
+        self._changed.set()
+
+    def also_hear(self, channel: str, listener: Listener) -> None:
+        """Have it told to this one, too, for as long as there are subscriptions."""
+        self._also.setdefault(channel.encode(), []).append(listener)
         self._changed.set()
 
     def unfollow(self, sid: str) -> None:
@@ -72,7 +78,7 @@ class Subscriptions:
         subscribed: set[bytes] = set()
         while True:
             self._changed.clear()
-            wanted = set(self._listeners)
+            wanted = {*self._listeners, *self._also}
             if more := wanted - subscribed:
                 await pubsub.subscribe(*more)
             if less := subscribed - wanted:
@@ -81,10 +87,9 @@ class Subscriptions:
             await self._changed.wait()
 
     def _tell(self, message: dict[str, Any]) -> None:
-        listener = self._listeners.get(message["channel"])
-        if listener is None:
-            return
-        if message["type"] == "subscribe":
-            listener(None)  # from now on it is heard; what was before may have been missed
-        elif message["type"] == "message":
-            listener(message["data"])
+        own = self._listeners.get(message["channel"])
+        for listener in [*([own] if own else ()), *self._also.get(message["channel"], ())]:
+            if message["type"] == "subscribe":
+                listener(None)  # from now on it is heard; what was before may have been missed
+            elif message["type"] == "message":
+                listener(message["data"])

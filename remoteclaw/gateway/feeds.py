@@ -65,6 +65,10 @@ class Feeds:
         """Have it told no more."""
         self._news.ignore(channel)
 
+    def also_hear(self, channel: str, listener: Listener) -> None:
+        """Have it told to this one, too."""
+        self._news.also_hear(channel, listener)
+
     async def run(self) -> None:
         """Receive announcements, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:

@@ -6,7 +6,7 @@ It keeps no state but its clients' connections, so any number of gateways serve 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
 from remoteclaw.commands.answering import carry_out_changes
@@ -41,6 +41,16 @@ CARRY_OUT_S = 2.0
 FINISH_S, FAREWELL_S = 0.8, 0.3
 
 log = logging.getLogger(__name__)
+
+
+#: Yields the raw output of a session's terminal from an offset on, or from the oldest that is kept:
+#: the offset of each part, and the part.
+Output = Callable[[str, int | None], AsyncGenerator[tuple[int, bytes], None]]
+
+
+async def _no_output(_sid: str, _offset: int | None) -> AsyncGenerator[tuple[int, bytes], None]:
+    raise CallRefused("UNAVAILABLE", "There are no terminals here.")
+    yield  # it is a generator
 
 
 class Client(Audience, Protocol):
@@ -89,6 +99,8 @@ class Gateway:
         )
         self.consoles = Consoles(fleet)
         self.page_chats = PageChats(fleet, home, config, self.feeds)
+        self.output: Output = _no_output
+        """Returns the raw output of a terminal."""
         self.clients: set[Client] = set()
         self._is_empty = asyncio.Event()
         self._is_empty.set()

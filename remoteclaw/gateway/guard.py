@@ -12,10 +12,10 @@ from typing import TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from remoteclaw.config.model import GatewayConfig
 from remoteclaw.errors import (
@@ -31,6 +31,7 @@ from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.principals import Principal
 
 __all__ = [
+    "API",
     "ERRORS",
     "PAGE",
     "Bearer",
@@ -51,6 +52,15 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 #: How the paths begin that the gateway's own page uses.
 PAGE = "/page/"
+#: How the paths begin that pages of `[gateway] origins` may use and read, with a token.
+API = "/api/"
+#: What such a page may send, and what it is told beside the answer.
+_ALLOWED = {
+    "Access-Control-Allow-Methods": "GET, POST, DELETE",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key, Last-Event-ID",
+    "Access-Control-Max-Age": "600",
+}
+_EXPOSED = "Location, Retry-After"
 NOT_OWN = (
     "Only the gateway's own page may use this, and this origin has another name than the header "
     "Host: what stands before the gateway has to pass that header on."
@@ -103,8 +113,32 @@ class Guard:
         problem = self._problem(scope)
         if problem is not None and scope["type"] == "websocket":
             await send({"type": "websocket.close"})  # answers the upgrade with 403
+        elif problem is None and scope["type"] == "http" and scope["path"].startswith(API):
+            await self._answer_page(scope, receive, send)
         else:
             await (problem or self._app)(scope, receive, send)
+
+    async def _answer_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what a page may read, whose origin is one of those that may."""
+        headers = Headers(scope=scope)
+        origin = headers.get("origin")
+        allowed = {"Vary": "Origin"}
+        if origin is not None:
+            allowed |= {
+                "Access-Control-Allow-Origin": origin,
+                "Access-Control-Expose-Headers": _EXPOSED,
+            }
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(allowed)
+            await send(message)
+
+        is_preflight = scope["method"] == "OPTIONS" and origin is not None
+        if is_preflight and "access-control-request-method" in headers:
+            await Response(status_code=204, headers=_ALLOWED)(scope, receive, sending)
+        else:
+            await self._app(scope, receive, sending)
 
     def _problem(self, scope: Scope) -> Response | None:
         headers, config = Headers(scope=scope), self._config()

@@ -1,6 +1,7 @@
 """JSON Web Tokens of another cockpit: which are good, for what, and for how long."""
 
 import asyncio
+import base64
 import hashlib
 import hmac
 import os
@@ -8,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jwt as pyjwt
 import orjson
 import pytest
 
@@ -70,10 +72,14 @@ def bad(secret: Path) -> dict[str, str]:
         mac = hmac.new(secret.read_bytes().rstrip(), body.encode(), hashlib.sha256)
         return f"{body}.{part(mac.digest())}"
 
+    claims = orjson.loads(base64.urlsafe_b64decode(payload + "=="))
+    key = secret.read_bytes().rstrip()
     none = part(orjson.dumps({"alg": "none", "kid": "cockpit"}))
     return {
         "none": f"{none}.{payload}.",
         "None, signed": with_head(alg="None"),
+        "none, as a library has it": pyjwt.encode(claims, "", "none", {"kid": "cockpit"}),
+        "another length": pyjwt.encode(claims, key, "HS512", {"kid": "cockpit"}),
         "no algorithm": with_head(alg=...),
         "another algorithm": with_head(alg="HS512"),
         "a public key's": with_head(alg="RS256"),

@@ -4,6 +4,48 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a refusal that tells which agents there are",
+        before="if is_text and not (agent is None or agent in there) or not _is_place(subdir):",
+        after="if False:",
+        test="test_what_may_not_be_opened_is_one_sentence",
+    ),
+    Mutant(
+        "another agent's session that is there, over HTTP",
+        before="if operator.agents is not None: return named",
+        after="pass",
+        test="test_who_may_ask",
+    ),
+    Mutant(
+        "a stream that goes on from what is lost",
+        before="return _order(first) <= _order(event_id) <= _order(last)",
+        after="return True",
+        test="test_what_can_t_be_gone_on_from_is_one_reset",
+    ),
+    Mutant(
+        "a stream that outlives its token",
+        before="with self._gateway.connected(stream): yield",
+        after="yield",
+        test="test_a_token_that_is_not_valid_any_more_ends_its_streams",
+    ),
+    Mutant(
+        "a reader that takes nothing and is kept",
+        before="async with asyncio.timeout(SLOW_S):",
+        after="if True:",
+        test="test_a_reader_that_takes_nothing_is_cut",
+    ),
+    Mutant(
+        "answers that any page may read",
+        before="elif origins - set(config.origins):",
+        after="elif False:",
+        test="test_other_origins_and_other_paths_are_as_before",
+    ),
+    Mutant(
+        "a page that may read more than what /api answers",
+        before='scope["type"] == "http" and scope["path"].startswith(API)',
+        after='scope["type"] == "http"',
+        test="test_other_origins_and_other_paths_are_as_before",
+    ),
+    Mutant(
         "a signed token of another algorithm",
         before="algorithms=[ALGORITHM]",
         after='algorithms=[ALGORITHM, "HS512", "none"]',

@@ -15,6 +15,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.doors.files import FilesDoor
 from remoteclaw.gateway.doors.frames import encoded
+from remoteclaw.gateway.doors.rest import RestDoor
 from remoteclaw.gateway.doors.webhook import WebhookDoor
 from remoteclaw.gateway.doors.ws import WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
@@ -51,6 +52,7 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
         Route("/files/{sid}/{blob}", files.give),
         Route("/webhook", webhook.take, methods=["POST"]),
         Route("/webhook/{account}", webhook.take, methods=["POST"]),
+        *RestDoor(gateway).routes(),
         Route("/", page.file),
         Route("/page/login", page.login, methods=["POST"]),
         Route("/page/logout", page.logout, methods=["POST"]),

@@ -1,0 +1,203 @@
+"""Sessions with terminals over HTTP, for cockpits of one's own: each path is a call of a method."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from remoteclaw.errors import CallRefused, NotFound
+from remoteclaw.gateway.doors.frames import encoded
+from remoteclaw.gateway.doors.sse import Streams
+from remoteclaw.gateway.gateway import Gateway
+from remoteclaw.gateway.guard import API, TooLarge, authenticate, body_of, refusal
+from remoteclaw.gateway.narrowing import no_session
+from remoteclaw.gateway.principals import Operator
+from remoteclaw.tools.catalog import Result
+from remoteclaw.tools.sessions import HistoryResult
+from remoteclaw.tools.terminals import OpenedTerminal
+
+__all__ = ["WAYS", "RestDoor", "Way"]
+
+SESSIONS = f"{API}sessions"
+#: The longest text that is typed or pasted, in characters.
+MOST_TEXT = 100_000
+#: The most parts of a `subdir`.
+MOST_PARTS = 32
+#: One sentence for an agent that there is not, one that the token is not for, and a place that is
+#: none: who asks learns of none of them which it was.
+NO_PLACE = (
+    "Nothing was opened: name an agent that this token may use, and in subdir, if at all, a "
+    "directory below its workspace, such as `src/web`."
+)
+NOTHING_KEPT = "Nothing of this conversation is kept any more."
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A path, and the method that it stands for."""
+
+    verb: str
+    path: str
+    method: str
+    named: str = "sid"
+    """The parameter that takes the path's session."""
+    status: int | Callable[[Any], int] = 200
+
+
+def _status_of_opening(result: OpenedTerminal) -> int:
+    if not result.created:
+        return 200
+    return 202 if result.waits else 201
+
+
+def _status_of_resuming(result: OpenedTerminal) -> int:
+    return 200 if result.terminal.state == "live" else 202
+
+
+#: Every path but those that stream. What takes effect beside the answer is 202: the events tell.
+WAYS = (
+    Way("POST", "", "terminals.open", status=_status_of_opening),
+    Way("GET", "", "terminals.list"),
+    Way("GET", "/{sid}", "terminals.get"),
+    Way("GET", "/{sid}/messages", "chat.history", named="sessionKey"),
+    Way("GET", "/{sid}/screen", "terminals.screen"),
+    Way("POST", "/{sid}/input", "terminals.input", status=202),
+    Way("POST", "/{sid}/key", "terminals.key", status=202),
+    Way("POST", "/{sid}/paste", "terminals.paste", status=202),
+    Way("POST", "/{sid}/resize", "terminals.resize", status=202),
+    Way("POST", "/{sid}/take", "terminals.take"),
+    Way("POST", "/{sid}/resume", "terminals.open", named="session", status=_status_of_resuming),
+    Way("POST", "/{sid}/park", "terminals.park", status=202),
+    Way("DELETE", "/{sid}", "terminals.end", status=202),
+)
+
+
+class RestDoor:
+    """Answers the requests below `/api/` of one gateway."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._streams = Streams(gateway)
+
+    def routes(self) -> list[Route]:
+        """Return its paths."""
+        calls = [
+            Route(f"{SESSIONS}{way.path}", self._answering(way), methods=[way.verb]) for way in WAYS
+        ]
+        return [
+            *calls,
+            Route(f"{SESSIONS}/{{sid}}/events", self._streaming(self._streams.session)),
+            Route(f"{SESSIONS}/{{sid}}/output", self._streaming(self._streams.output)),
+            Route(f"{API}events", self._streaming(self._streams.overview)),
+        ]
+
+    def _answering(self, way: Way) -> Any:
+        async def answer(request: Request) -> Response:
+            operator = await self._operator(request)
+            try:
+                return await self._answer(way, operator, request)
+            except CallRefused as error:
+                if error.code != "TIMEOUT":
+                    raise
+                return refusal(error.code, str(error), status=504)
+
+        return answer
+
+    def _streaming(self, stream: Any) -> Any:
+        async def answer(request: Request) -> Response:
+            operator = await self._operator(request)
+            if request.method == "HEAD":
+                raise CallRefused("INVALID_REQUEST", "This streams: ask for it with GET.")
+            sid = await self._sid(operator, request) if "sid" in request.path_params else ""
+            response: Response = await stream(request, operator, sid)
+            return response
+
+        return answer
+
+    async def _answer(self, way: Way, operator: Operator, request: Request) -> Response:
+        params = _query(request) if way.verb == "GET" else await _body(request)
+        if way.path:
+            params[way.named] = await self._sid(operator, request)
+        elif way.verb == "POST":
+            self._check_place(operator, params)
+        result, _ = await self._gateway.call(
+            operator, way.method, params, call_id=request.headers.get("idempotency-key")
+        )
+        if isinstance(result, HistoryResult) and not result.items and not result.before:
+            await self._check_kept(result)
+        told: Result = result.terminal if isinstance(result, OpenedTerminal) else result
+        status = way.status if isinstance(way.status, int) else way.status(result)
+        headers = {"Location": f"{SESSIONS}/{told.sid}"} if status == 201 else {}  # type: ignore[attr-defined]
+        content = orjson.dumps({"ok": True, "result": orjson.Fragment(encoded(told))})
+        return Response(content, status, headers, media_type="application/json")
+
+    async def _operator(self, request: Request) -> Operator:
+        principal = await authenticate(self._gateway, request.scope)
+        if not isinstance(principal, Operator):
+            raise CallRefused("FORBIDDEN", "This is for operators.")
+        return principal
+
+    async def _sid(self, operator: Operator, request: Request) -> str:
+        """Return the session that the path names by its id, or by the start of it.
+
+        A narrowed token names it by the whole id, which is looked at with the call.
+        """
+        named: str = request.path_params["sid"]
+        if operator.agents is not None:
+            return named
+        try:
+            return await self._gateway.fleet.sessions.find(named)
+        except NotFound:
+            raise no_session(named) from None
+
+    def _check_place(self, operator: Operator, params: Mapping[str, Any]) -> None:
+        """Refuse to open what is not to be opened there."""
+        agent, subdir = params.get("agent"), params.get("subdir")
+        there = {name for name in self._gateway.config().agents if operator.is_for(name)}
+        is_text = isinstance(agent, str | None) and isinstance(subdir, str | None)
+        if (is_text and not (agent is None or agent in there)) or not _is_place(subdir):
+            raise CallRefused("INVALID_REQUEST", NO_PLACE)
+
+    async def _check_kept(self, result: HistoryResult) -> None:
+        """Refuse an empty history of a session in which something was said."""
+        sessions = self._gateway.fleet.sessions
+        view = await sessions.view(await sessions.find(result.session_key))
+        if view and view.last_message_ms and view.status == "idle":
+            raise CallRefused("GONE", NOTHING_KEPT)
+
+
+def _is_place(subdir: Any) -> bool:
+    """Whether this may be a path below a workspace, as far as its text tells."""
+    if not isinstance(subdir, str):
+        return True  # it is left out, or makes no sense as a parameter
+    parts = subdir.split("/")
+    return subdir.isprintable() and len(parts) <= MOST_PARTS and not {"", ".", ".."} & {*parts}
+
+
+def _query(request: Request) -> dict[str, Any]:
+    """Return the parameters of the address; those that are numbers, as numbers."""
+    given = request.query_params.multi_items()
+    if len({name for name, _ in given}) < len(given):
+        raise CallRefused("INVALID_REQUEST", "A parameter stands twice in the address.")
+    return {
+        name: int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else value
+        for name, value in given
+    }
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """Return the parameters of the body. Raises `CallRefused`."""
+    body = await body_of(request)
+    try:
+        params = orjson.loads(body) if body else {}
+    except orjson.JSONDecodeError:
+        params = None
+    if not isinstance(params, dict):
+        raise CallRefused("INVALID_REQUEST", "The body is no JSON object.")
+    if isinstance(text := params.get("text"), str) and len(text) > MOST_TEXT:
+        raise TooLarge(f"The text is longer than {MOST_TEXT} characters.")
+    return params

@@ -1,0 +1,280 @@
+"""Terminals over HTTP: each path is a call of a method, with a status that says what came of it."""
+
+from typing import Any
+
+import pytest
+import tomlkit
+
+from remoteclaw.errors import CallRefused
+from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.doors.rest import MOST_TEXT, NO_PLACE, WAYS
+from remoteclaw.gateway.methods import HANDLERS
+from remoteclaw.tools import terminals as contract
+from tests.support.cockpit import Cockpit
+from tests.support.doors import calling, opened, own_token
+from tests.support.stack import Stack
+
+
+class Terminals:
+    """Handlers that answer with what they were asked, whatever there is."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any], str]] = []
+        self.refuses: CallRefused | None = None
+        self.state, self.created, self.waits = "starting", True, False
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """The handlers of terminals, and all others as they are."""
+        mine = {method.name: self._answer for method in contract.METHODS}
+        return {**HANDLERS, **mine}
+
+    async def _answer(self, call: Call, params: Any) -> Any:
+        given = params.model_dump(exclude_unset=True)
+        self.asked.append((call.method.name, given, call.id))
+        if self.refuses:
+            raise self.refuses
+        sid = str(given.get("sid") or given.get("session") or "0" * 32)
+        match call.method.name:
+            case "terminals.open":
+                opened_ = self.terminal(sid)
+                return contract.OpenedTerminal(
+                    terminal=opened_, created=self.created, waits=self.waits
+                )
+            case "terminals.list":
+                return contract.TerminalList(terminals=())
+            case "terminals.screen":
+                return contract.Screen(sid=sid, frame={}, text="")
+            case "terminals.input":
+                return contract.InputResult(submitted=True)
+        return self.terminal(sid)
+
+    def terminal(self, sid: str) -> contract.Terminal:
+        return contract.Terminal.model_validate(
+            {
+                **{"sid": sid, "session_key": "k", "agent": "main", "name": "", "host": "h"},
+                **{"state": self.state, "reason": "", "activity": "idle", "waiting_for": ""},
+                **{"title": "", "opened_by": "ada", "writer": "", "viewers": 0, "cols": 80},
+                **{"rows": 24, "conversation": None, "resumable": True, "since_ms": 1},
+                **{"opened_ms": 1, "exit": None},
+            }
+        )
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "body", "method", "params", "status"),
+    [
+        *[
+            ("POST", "", {"agent": "main", "prompt": "hi", "subdir": "a/b"}, "open", ..., 201),
+            ("GET", "?agent=main&state=live&limit=5", None, "list", {"limit": 5}, 200),
+            ("GET", "/SID", None, "get", {}, 200),
+            ("GET", "/SID/screen", None, "screen", {}, 200),
+            ("POST", "/SID/input", {"text": "hello"}, "input", ..., 202),
+            ("POST", "/SID/key", {"bytes": 13}, "key", ..., 202),
+            ("POST", "/SID/key", {"bytes": [27, 91, 65]}, "key", ..., 202),
+            ("POST", "/SID/key", {"key": ["up", "enter"]}, "key", ..., 202),
+            ("POST", "/SID/paste", {"text": "a\nb"}, "paste", ..., 202),
+            ("POST", "/SID/resize", {"cols": 80, "rows": 24}, "resize", ..., 202),
+            ("POST", "/SID/take", {"force": True}, "take", ..., 200),
+            ("POST", "/SID/resume", {"cols": 80, "rows": 24}, "open", ..., 202),
+            ("POST", "/SID/park", None, "park", {}, 202),
+            ("DELETE", "/SID", None, "end", {}, 202),
+        ]
+    ],
+)
+async def test_each_path_is_a_method(
+    stack: Stack, verb: str, path: str, body: Any, method: str, params: Any, status: int
+) -> None:
+    sid = (await stack.append("hello")).session.sid
+    terminals = Terminals()
+    async with opened(stack, terminals.handlers) as door:
+        cockpit = Cockpit(door, own_token(stack))
+        answer = await cockpit.ask(
+            verb, f"/sessions{path.replace('SID', sid[:10])}", body, **{"Idempotency-Key": "k"}
+        )
+        again = await cockpit.ask(
+            verb, f"/sessions{path.replace('SID', sid)}", body, **{"Idempotency-Key": "k"}
+        )
+
+    assert (answer.status, again.status) == (status, status), answer.body
+    assert answer.json["ok"] is True
+    (name, given, call), (_, _, same_call) = terminals.asked
+    assert name == f"terminals.{method}"
+    assert call == same_call, "the same call again is the same"
+    asked = {"resume": {"session": sid}, "": {}}.get(path.rpartition("/")[2], {"sid": sid})
+    wanted = {**(asked if "SID" in path else {}), **(body if params is ... else params)}
+    if "?" in path:
+        wanted |= {"agent": "main", "state": "live"}
+    assert given == wanted
+    if status == 201:
+        assert answer.headers["Location"] == f"/api/sessions/{'0' * 32}"
+        assert answer.json["result"]["state"] == "starting", "the record itself"
+
+
+def test_every_path_has_a_row() -> None:
+    tried = test_each_path_is_a_method.pytestmark[0].args[1]
+    rows = {(row[0], row[1].partition("?")[0].replace("SID", "{sid}")) for row in tried}
+
+    assert {(way.verb, way.path) for way in WAYS} == rows | {("GET", "/{sid}/messages")}
+
+
+@pytest.mark.parametrize(
+    ("created", "waits", "state", "opening", "resuming"),
+    [
+        (True, False, "starting", 201, 202),
+        (True, True, "starting", 202, 202),
+        (False, False, "live", 200, 200),
+        (False, False, "starting", 200, 202),
+    ],
+)
+async def test_the_status_says_whether_anything_was_started(
+    stack: Stack, created: bool, waits: bool, state: str, opening: int, resuming: int
+) -> None:
+    sid = (await stack.append("hello")).session.sid
+    terminals = Terminals()
+    terminals.created, terminals.waits, terminals.state = created, waits, state
+    async with opened(stack, terminals.handlers) as door:
+        cockpit = Cockpit(door, own_token(stack))
+
+        assert (await cockpit.ask("POST", "/sessions", {"agent": "main"})).status == opening
+        assert (await cockpit.ask("POST", f"/sessions/{sid}/resume", {})).status == resuming
+
+
+async def test_what_may_not_be_opened_is_one_sentence(stack: Stack) -> None:
+    """An agent that there is not, one of others, and every place that is none: no oracle."""
+    narrowed, _ = await stack.fleet.tokens.create("c", "write", None, agents=("other",))
+    terminals = Terminals()
+    bodies: list[tuple[str | None, dict[str, Any]]] = [
+        (None, {"agent": "nobody"}),
+        (narrowed, {"agent": "main"}),
+        (narrowed, {"agent": "nobody"}),
+        *(
+            (None, {"agent": "main", "subdir": subdir})
+            for subdir in (
+                *("..", "../x", "a/../b", "/etc", "a//b", "a/", "./a", "", "a\0b", "a\nb"),
+                "/".join("a" * 33),
+            )
+        ),
+    ]
+    async with opened(stack, terminals.handlers) as door:
+        answers = [
+            await Cockpit(door, token or own_token(stack)).ask("POST", "/sessions", body)
+            for token, body in bodies
+        ]
+        fits = {"agent": "main", "subdir": "/".join("a" * 32)}
+        assert (await Cockpit(door, own_token(stack)).ask("POST", "/sessions", fits)).status == 201
+
+    error = {"code": "INVALID_REQUEST", "message": NO_PLACE}
+    assert [(answer.status, answer.json["error"]) for answer in answers] == [(400, error)] * 14
+    assert len(terminals.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "why"),
+    [
+        ("/SID/input", b"{", 400, "no JSON object"),
+        ("/SID/input", b"[]", 400, "no JSON object"),
+        ("/SID/input", {}, 400, "text"),
+        ("/SID/input", {"text": "x" * (MOST_TEXT + 1)}, 413, "longer than 100000"),
+        ("/SID/paste", {"text": "x" * (MOST_TEXT + 1)}, 413, "longer than 100000"),
+        ("", {"agent": "main", "prompt": "x" * (MOST_TEXT + 1)}, 400, "prompt"),
+        ("/SID/key", {"bytes": 256}, 400, "bytes"),
+        ("/SID/key", {"bytes": [13] * 65}, 400, "bytes"),
+        ("/SID/key", {"bytes": True}, 400, "bytes"),
+        ("/SID/resize", {"cols": 19, "rows": 24}, 400, "cols"),
+        ("/SID/park", {"x": 1}, 400, "x is no parameter"),
+        ("/SID/park", {"sid": "other"}, 202, ""),  # the path says which one
+        ("/nobody/park", {}, 404, "There is no session 'nobody'"),
+    ],
+)
+async def test_what_makes_no_sense_is_said(
+    stack: Stack, path: str, body: Any, status: int, why: str
+) -> None:
+    sid = (await stack.append("hello")).session.sid
+    async with opened(stack, Terminals().handlers) as door:
+        cockpit = Cockpit(door, own_token(stack))
+        answer = await cockpit.ask("POST", f"/sessions{path.replace('SID', sid)}", body)
+
+    assert answer.status == status
+    assert why in answer.body.decode()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "status", "after"),
+    [
+        (CallRefused("CONFLICT", "Another one types."), 409, None),
+        (CallRefused("GONE", "The conversation is gone."), 410, None),
+        (CallRefused("REFUSED", "It begins with !."), 422, None),
+        (CallRefused("TOO_MANY", "Too often.", retry_after_s=6.2), 429, "7"),
+        (CallRefused("TIMEOUT", "Typed, and not seen taken."), 504, None),
+        (CallRefused("UNAVAILABLE", "No worker."), 503, None),
+    ],
+)
+async def test_a_refusal_has_its_status(
+    stack: Stack, refusal: CallRefused, status: int, after: str | None
+) -> None:
+    sid = (await stack.append("hello")).session.sid
+    terminals = Terminals()
+    terminals.refuses = refusal
+    async with opened(stack, terminals.handlers) as door:
+        cockpit = Cockpit(door, own_token(stack))
+        answer = await cockpit.ask("POST", f"/sessions/{sid}/input", {"text": "x"})
+
+    assert (answer.status, answer.headers.get("Retry-After")) == (status, after)
+    assert answer.json == {"ok": False, "error": {"code": refusal.code, "message": str(refusal)}}
+
+
+#: What some paths need in their bodies.
+GOOD = {
+    **{"input": {"text": "x"}, "key": {"bytes": 13}, "paste": {"text": "x"}},
+    "resize": {"cols": 80, "rows": 24},
+}
+
+
+async def test_who_may_ask(stack: Stack) -> None:
+    tree = tomlkit.parse(stack.home.config_file.read_text()).unwrap()
+    tree["agents"]["other"] = {"runtime": "demo"}
+    stack.home.config_file.write_text(tomlkit.dumps(tree))
+    sid = (await stack.append("hello", channel_id="other")).session.sid
+    narrowed, _ = await stack.fleet.tokens.create("c", "admin", None, agents=("other",))
+    reads, _ = await stack.fleet.tokens.create("r", "read", None)
+    async with (
+        opened(stack, Terminals().handlers) as door,
+        calling(stack) as agent,
+    ):
+        for verb, path in [(one.verb, one.path.replace("{sid}", sid)) for one in WAYS]:
+            path = f"/sessions{path}"  # noqa: PLW2901
+            refused = await Cockpit(door, None).ask(verb, path)
+            assert (refused.status, refused.code) == (401, "UNAUTHORIZED"), path
+            assert (await Cockpit(door, "wrong").ask(verb, path)).status == 401, path
+            assert (await Cockpit(door, agent.token).ask(verb, path)).status == 403, path
+            if sid in path:
+                body = GOOD.get(path.rpartition("/")[2])
+                for_others = await Cockpit(door, narrowed).ask(verb, path, body)
+                assert (for_others.status, for_others.code) == (404, "NOT_FOUND"), path
+            by_reader = await Cockpit(door, reads).ask(verb, path)
+            assert (by_reader.status == 403) is (verb != "GET"), path
+        # A cookie is the page's alone.
+        cookie = {"Cookie": f"remoteclaw_{door.port}={reads}"}
+        assert (await Cockpit(door, None, cookie).ask("GET", "/sessions")).status == 401
+
+
+async def test_messages_are_the_session_s_history(stack: Stack) -> None:
+    await stack.start_worker()
+    accepted = await stack.append("hello")
+    await stack.outcome(accepted)
+    await stack.until_idle(accepted)
+    sid = accepted.session.sid
+    async with opened(stack, Terminals().handlers) as door:
+        cockpit = Cockpit(door, own_token(stack))
+        told = await cockpit.ask("GET", f"/sessions/{sid}/messages?limit=5")
+        assert told.json["result"]["items"][0]["text"] == "hello"
+        assert (await cockpit.ask("GET", f"/sessions/{sid}/messages?limit=x")).status == 400
+        assert (await cockpit.ask("GET", f"/sessions/{sid}/messages?limit=1&limit=2")).status == 400
+
+        client = stack.fleet.scripts.client
+        async for key in client.scan_iter(match=f"rc:rec*{sid}*"):
+            await client.delete(key)
+        gone = await cockpit.ask("GET", f"/sessions/{sid}/messages")
+
+    assert (gone.status, gone.code) == (410, "GONE")

@@ -1,0 +1,93 @@
+"""A cockpit of one's own: what it asks over HTTP, and the streams that it reads."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import orjson
+
+from tests.support.doors import Answer, Door
+from tests.support.waiting import HANG_S
+
+__all__ = ["Cockpit", "SseStream", "Told"]
+
+
+@dataclass(frozen=True)
+class Told:
+    """One event."""
+
+    name: str
+    data: Any
+    id: str
+
+
+@dataclass
+class SseStream:
+    """A stream that is read."""
+
+    response: aiohttp.ClientResponse
+    comments: int = 0
+    retry: int | None = None
+    last_id: str = ""
+
+    async def next(self) -> Told:
+        """Return the next event. Raises `EOFError` at the end of the stream."""
+        name, data = "message", ""
+        async with asyncio.timeout(HANG_S):
+            while True:
+                line = (await self.response.content.readline()).decode()
+                if not line:
+                    raise EOFError
+                key, _, value = line.rstrip("\n").partition(": ")
+                match key:
+                    case "id":
+                        self.last_id = value
+                    case "event":
+                        name = value
+                    case "data":
+                        data = value
+                    case "retry":
+                        self.retry = int(value)
+                    case ":":
+                        self.comments += 1
+                    case "" if data:
+                        return Told(name, orjson.loads(data), self.last_id)
+
+    async def ended(self) -> list[Told]:
+        """Read until it ends; return what came."""
+        found = []
+        with contextlib.suppress(EOFError, aiohttp.ClientError):
+            while True:
+                found.append(await self.next())
+        return found
+
+
+@dataclass
+class Cockpit:
+    """Who asks, with a token."""
+
+    door: Door
+    token: str | None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    async def ask(self, verb: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """Send a request below `/api`."""
+        authorization = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        sent = {**authorization, **self.headers, **headers}
+        data = body if body is None or isinstance(body, bytes) else orjson.dumps(body)
+        url = f"{self.door.url}/api{path}"
+        async with self.door.http.request(verb, url, headers=sent, data=data) as answer:
+            return Answer(answer.status, await answer.read(), answer.headers)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, path: str, **headers: str) -> AsyncIterator[SseStream]:
+        """Read a stream below `/api`."""
+        sent = {"Authorization": f"Bearer {self.token}", **self.headers, **headers}
+        timeout = aiohttp.ClientTimeout(total=None)
+        url = f"{self.door.url}/api{path}"
+        async with self.door.http.get(url, headers=sent, timeout=timeout) as response:
+            assert response.status == 200, await response.text()
+            yield SseStream(response)
