@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "a lease that is not renewed",
-        before="told(*await self._renew())",
+        before="news_of_turn = await self._renew()",
         after="continue",
         test="test_renewing_tells_of_a_message_and_of_a_stop",
     ),

@@ -1,8 +1,41 @@
 """Terminals at the moments that tests begin with."""
 
-from remoteclaw.fleet.terminals import Place
+from pathlib import Path
 
-__all__ = ["place_of"]
+import orjson
+
+from remoteclaw.fleet.terminals import Place
+from tests.support.agents import AgentCli
+
+__all__ = ["place_of", "used_before"]
+
+
+def used_before(cli: AgentCli, home: Path, workspace: Path) -> dict[str, str]:
+    """Return the environment of a CLI whose questions at its first start a person has answered."""
+    home.mkdir(exist_ok=True)
+    env = {**cli.env, "HOME": str(home)}
+    where = str(workspace.resolve())
+    match cli.name:
+        case "claude":
+            answered = {
+                "hasCompletedOnboarding": True,
+                "customApiKeyResponses": {"approved": [env["ANTHROPIC_API_KEY"][-20:]]},
+                "projects": {where: {"hasTrustDialogAccepted": True}},
+            }
+            (home / ".claude.json").write_bytes(orjson.dumps(answered))
+        case "codex":
+            (home / ".codex").mkdir(exist_ok=True)
+            (home / ".codex" / "config.toml").write_text(
+                f'[projects."{where}"]\ntrust_level = "trusted"\n'
+            )
+        case "gemini":
+            (home / ".gemini").mkdir(exist_ok=True)
+            auth = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+            (home / ".gemini" / "settings.json").write_bytes(orjson.dumps(auth))
+            (home / ".gemini" / "trustedFolders.json").write_bytes(
+                orjson.dumps({where: "TRUST_FOLDER"})
+            )
+    return env
 
 
 def place_of(turn: str, **changes: object) -> Place:

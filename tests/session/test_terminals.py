@@ -1,0 +1,255 @@
+"""A terminal is a turn: opened by a drain, held by its holder, settled by the next drain."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.config.model import TerminalsConfig
+from remoteclaw.errors import RedisUnavailable
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.terminals import Held, TerminalRecord
+from remoteclaw.holder.terminal_client import Ended, Output, TerminalClient
+from remoteclaw.host.process import is_alive
+from remoteclaw.messages import TerminalWish
+from remoteclaw.tty.holding import Holding, end, end_unheld
+from tests.conftest import required
+from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.processes import is_alive as is_there
+from tests.support.stack import Stack, message
+from tests.support.terminals import used_before
+from tests.support.waiting import eventually
+
+HOLD_S = 600.0
+SESSION_OF = "alice"
+
+
+@pytest.fixture
+def cli(model_server: ModelServerProcess) -> AgentCli:
+    return required("claude", model_server)
+
+
+@pytest.fixture
+async def swept(stack: Stack) -> AsyncIterator[Stack]:
+    """A stack whose sweeper frees the sessions of dead owners at once."""
+
+    async def sweep() -> None:
+        while True:
+            with contextlib.suppress(RedisUnavailable):  # a busy machine is slow to answer
+                await stack.fleet.sweeper.release_dead(stack.home.host_id, is_alive)
+                await stack.fleet.sweeper.sweep()
+            await asyncio.sleep(0.05)
+
+    sweeping = asyncio.create_task(sweep())
+    yield stack
+    sweeping.cancel()
+    await asyncio.wait((sweeping,))
+    for held in await stack.fleet.terminals.held(stack.home.host_id):
+        await end(held, interrupt=False)
+
+
+async def configure(stack: Stack, cli: AgentCli, directory: Path, **more: Any) -> None:
+    workspace = directory / "workspace"
+    workspace.mkdir(exist_ok=True)
+    env = used_before(cli, directory / "home", workspace)
+    stack.configure(cli.config(workspace=str(workspace), **{"env": env, **more}))
+    await stack.start_worker()
+
+
+async def open_terminal(stack: Stack, *, call: str = "1", prompt: str = "") -> Accepted:
+    session = (await stack.fleet.inbound.append(message("hello"), agent="main")).session
+    return await opened(stack, session, call=call, prompt=prompt)
+
+
+async def opened(stack: Stack, session: Any, *, call: str, prompt: str = "") -> Accepted:
+    accepted, _ = await stack.fleet.terminals.open(
+        session,
+        TerminalWish(by="Ada", cols=100, rows=30, prompt=prompt),
+        people=("test:alice",),
+        call=call,
+        host=stack.home.host_id,
+        name="main",
+        limits=TerminalsConfig(),
+    )
+    return accepted
+
+
+async def held_by(stack: Stack, accepted: Accepted) -> Held:
+    """Return the session's terminal once its holder has the lease."""
+
+    async def found() -> Held | None:
+        outcome = await stack.outcome_so_far(accepted)
+        assert not outcome.is_final, outcome
+        held = await stack.fleet.terminals.held(stack.home.host_id)
+        return next((each for each in held if each.place.turn == accepted.entry_id), None)
+
+    held: Held = await eventually(found)
+    return held
+
+
+async def record_of(stack: Stack, accepted: Accepted) -> TerminalRecord:
+    record = await stack.fleet.terminals.record(accepted.session.sid)
+    assert record is not None
+    return record
+
+
+@contextlib.asynccontextmanager
+async def attached(held: Held) -> AsyncIterator[TerminalClient]:
+    """Read what the terminal shows, as a gateway does."""
+    client = await TerminalClient.attach(Path(held.place.path), key=held.place.key)
+    assert client is not None
+    yield client
+    client.close()
+
+
+async def test_turn_terminal_turn_is_one_conversation(
+    swept: Stack, cli: AgentCli, directory: Path, model_server: ModelServerProcess
+) -> None:
+    """A chat, its terminal, and the chat again: one id, all remembered, each message once."""
+    stack = swept
+    await configure(stack, cli, directory)
+    first = await stack.append("remember the word alpha-1")
+    await stack.outcome(first)
+    accepted = await opened(stack, first.session, call="1", prompt="and the word beta-2")
+    held = await held_by(stack, accepted)
+    waiting = await stack.append("which words?", id="behind")
+    async with attached(held) as client:
+        await printed(client, "beta-2")
+    notes = Path(held.place.files) / "notes"
+    await eventually(lambda: b'"Stop"' in notes.read_bytes())
+
+    await end(held)
+
+    assert (await stack.outcome(accepted)).status == "done"
+    assert (await stack.outcome(waiting)).status == "done"
+    record = await record_of(stack, accepted)
+    assert (record.state, record.resumable) == ("parked", True)
+    view = await stack.fleet.sessions.view(first.session.sid)
+    assert view is not None
+    assert {known.partition("\n")[0] for known in view.session_ids.values()} == {
+        held.place.conversation
+    }
+    last = orjson.loads(model_server.bodies().splitlines()[-1])
+    asked = orjson.dumps(last)  # the model repeats what it is asked
+    assert [asked.count(word) for word in (b"alpha-1", b"and the word beta-2")] == [2, 2]
+    lines = (await stack.fleet.sessions.record(first.session.sid)).splitlines()
+    said = [line["text"] for line in map(orjson.loads, lines) if line["role"] == "user"]
+    assert said == ["remember the word alpha-1", "and the word beta-2", "which words?"]
+    assert not (stack.home.runs / Path(held.place.path).parent).exists()
+
+
+async def printed(client: TerminalClient, text: str) -> None:
+    """Read until the program has printed a text."""
+    seen = client.output
+    while text.encode() not in seen:
+        match await client.read():
+            case Output(_, data):
+                seen += data
+            case other:
+                raise AssertionError(f"it said {other} behind {seen[-500:]!r}")
+
+
+async def test_a_worker_that_dies_while_it_opens_leaves_one_program(
+    swept: Stack, cli: AgentCli, directory: Path
+) -> None:
+    stack = swept
+    await configure(stack, cli, directory)
+    session = (await stack.append("hello")).session
+    await stack.until_idle(await stack.append("again"))
+    accepted = await opened(stack, session, call="1")
+
+    async def placed() -> int | None:
+        state = await stack.fleet.sessions.view(session.sid)
+        known = state and state.terminal and state.worker
+        return int(known.split()[2]) if known else None
+
+    os.kill(await eventually(placed), signal.SIGKILL)
+
+    held = await held_by(stack, accepted)
+    runs = [run for run in stack.home.runs.iterdir() if "tty" in run.name]
+    assert [str(run / "holder.sock") for run in runs] == [held.place.path]
+
+
+async def test_a_holder_that_is_killed_ends_the_turn_as_crashed(
+    swept: Stack, cli: AgentCli, directory: Path
+) -> None:
+    stack = swept
+    await configure(stack, cli, directory)
+    accepted = await open_terminal(stack)
+    held = await held_by(stack, accepted)
+    pid = int(held.holder.split()[1])
+    async with attached(held) as client:
+        program = client.pid
+
+    os.kill(pid, signal.SIGKILL)
+
+    assert (await stack.outcome(accepted)).status == "failed"
+    record = await record_of(stack, accepted)
+    assert (record.state, record.reason) == ("crashed", "killed")
+    assert not is_there(program)
+
+
+async def test_a_program_that_ends_at_its_start_is_told_in_its_words(
+    swept: Stack, directory: Path
+) -> None:
+    stack = swept
+    script = directory / "agent"
+    script.write_text("#!/bin/sh\nprintf '\\033[31mNo conversation\\033[0m found\\n'\nexit 1\n")
+    script.chmod(0o755)
+    workspace = directory / "workspace"
+    workspace.mkdir()
+    stack.configure({"runtime": "claude", "command": [str(script)], "workspace": str(workspace)})
+    await stack.start_worker()
+    session = message("hello")
+    accepted = await opened(
+        stack, (await stack.fleet.inbound.append(session, agent="main")).session, call="1"
+    )
+
+    outcome = await stack.outcome(accepted)
+
+    assert outcome.status == "failed"
+    record = await record_of(stack, accepted)
+    assert record.state == "crashed"
+    assert record.reason == "The program ended at its start (status 1): No conversation found"
+
+
+async def test_a_stopped_terminal_is_ended_by_the_sweep(
+    swept: Stack, cli: AgentCli, directory: Path
+) -> None:
+    stack = swept
+    await configure(stack, cli, directory)
+    accepted = await open_terminal(stack)
+    await held_by(stack, accepted)
+    holding = Holding(stack.fleet.terminals, stack.home.host_id)
+    await holding.look(hold_s=HOLD_S)
+    assert (await record_of(stack, accepted)).state == "starting"
+
+    await stack.fleet.sessions.stop(accepted.session.sid)
+    await holding.look(hold_s=HOLD_S)
+
+    assert (await stack.outcome(accepted)).status == "stopped"
+    assert (await record_of(stack, accepted)).state == "parked"
+
+
+async def test_a_terminal_that_no_session_knows_is_ended(
+    swept: Stack, cli: AgentCli, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = swept
+    await configure(stack, cli, directory)
+    accepted = await open_terminal(stack)
+    held = await held_by(stack, accepted)
+    monkeypatch.setattr("remoteclaw.tty.holding.YOUNG_S", 0.0)
+    assert await end_unheld(stack.fleet.scripts, stack.home.runs) == 0
+
+    await stack.fleet.scripts.client.flushall()
+
+    assert await end_unheld(stack.fleet.scripts, stack.home.runs) == 1
+    async with asyncio.timeout(10):
+        client = await TerminalClient.attach(Path(held.place.path), key=held.place.key)
+        assert client is None or isinstance(await client.read(), Ended)
