@@ -11,6 +11,7 @@ from remoteclaw.cli import archive, files, tree  # noqa: F401 - they add command
 from remoteclaw.cli.agents import agents
 from remoteclaw.cli.archive import stop
 from remoteclaw.cli.asks import asks
+from remoteclaw.cli.attach import attach
 from remoteclaw.cli.channel import channel
 from remoteclaw.cli.chat import chat
 from remoteclaw.cli.config import config
@@ -23,8 +24,10 @@ from remoteclaw.cli.pairing import pairing
 from remoteclaw.cli.parts import gateway, mcp, sweep, worker
 from remoteclaw.cli.policy import policy
 from remoteclaw.cli.send import send
+from remoteclaw.cli.service import service
 from remoteclaw.cli.sessions import sessions
 from remoteclaw.cli.status import doctor, status
+from remoteclaw.cli.terminals import terminals
 from remoteclaw.cli.token import token
 from remoteclaw.cli.up import up
 from remoteclaw.cli.usage import usage
@@ -39,10 +42,22 @@ def main() -> None:
 
 
 SECTIONS = {
-    "Everyday Commands": (up, chat, open_page, send, stop, asks, sessions, cron, usage),
+    "Everyday Commands": (
+        up,
+        chat,
+        attach,
+        terminals,
+        open_page,
+        send,
+        stop,
+        asks,
+        sessions,
+        cron,
+        usage,
+    ),
     "Settings and Rights": (config, agents, channel, pairing, policy, token),
     "When Something Is Wrong": (status, doctor, deadletters, replies),
-    "Parts of a Fleet": (worker, gateway, sweep, dashboard, mcp),
+    "Parts of a Fleet": (worker, gateway, sweep, dashboard, mcp, service),
 }
 for title, commands in SECTIONS.items():
     main.add_section(title, commands)

@@ -1,7 +1,6 @@
 """The command `chat`."""
 
 import contextlib
-import os
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -74,18 +73,12 @@ async def until_told(chat: "Chat") -> None:
 def chat_here(home: "Home", target: "Target") -> "Chat":
     """Return a chat with the gateway of this state directory."""
     from remoteclaw.chat.app import Chat
-    from remoteclaw.client.link import Address, GatewayMissing
-    from remoteclaw.gateway.token_file import token_files
+    from remoteclaw.cli.over_gateway import own_gateway
 
-    owners = token_files(home.path)[0]
-    if not owners.path.exists():
-        raise GatewayMissing(
-            f"RemoteClaw isn't running in {home.path}: start it with `remoteclaw up`, or name a "
-            "gateway on another machine with --url."
-        )
+    address, token = own_gateway(home, "name a gateway on another machine with --url")
     return Chat(
-        Address(sockets=home.gateways),
-        owners.read(),
+        address,
+        token,
         target=target,
         downloads=home.downloads,
         history=home.path / "chat-history",
@@ -94,18 +87,11 @@ def chat_here(home: "Home", target: "Target") -> "Chat":
 
 def _far(home: "Home", url: str, target: "Target") -> "Chat":
     from remoteclaw.chat.app import Chat
-    from remoteclaw.client.link import Address, GatewayMissing
+    from remoteclaw.cli.over_gateway import far_gateway
 
-    token = os.environ.get("REMOTECLAW_GATEWAY_TOKEN", "").strip()
-    if not token:
-        raise GatewayMissing(
-            f"The gateway at {url} needs a token in REMOTECLAW_GATEWAY_TOKEN: "
-            "`remoteclaw token create NAME --scope admin` makes one there."
-        )
-    if not url.startswith(("http://", "https://", "ws://", "wss://")):
-        raise click.UsageError("--url must be like https://host:18789.")
+    address, token = far_gateway(url, scope="admin")
     return Chat(
-        Address(url=url),
+        address,
         token,
         target=target,
         downloads=home.downloads,

@@ -6,8 +6,11 @@ time.
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from remoteclaw.cli.files import read_files
 from remoteclaw.cli.outcome import Told, Wait, complain_of_no_workers
@@ -21,12 +24,44 @@ if TYPE_CHECKING:
     from remoteclaw.cli.stream import AnswerStream
     from remoteclaw.config.home import Home
 
-__all__ = ["GatewayMissing", "linked", "send_over_gateway"]
+__all__ = ["GatewayMissing", "far_gateway", "linked", "own_gateway", "send_over_gateway"]
 
 #: How long one call waits for an outcome, in seconds: the gateway takes no more than 110.
 ASK_S = 100.0
 #: How long a message is tried to be sent at least, in seconds, if Redis may have it already.
 SEND_S = 10.0
+
+
+def own_gateway(
+    home: "Home", otherwise: str = "`remoteclaw gateway` beside workers of your own"
+) -> tuple[Address, str]:
+    """Return where the gateways of a state directory are, and their owner's token.
+
+    Raises `GatewayMissing` where none has ever run.
+    """
+    owners = token_files(home.path)[0]
+    if not owners.path.exists():
+        raise GatewayMissing(
+            f"RemoteClaw isn't running in {home.path}: start it with `remoteclaw up`, or "
+            f"{otherwise}."
+        )
+    return Address(sockets=home.gateways), owners.read()
+
+
+def far_gateway(url: str, *, scope: str) -> tuple[Address, str]:
+    """Return a gateway on another machine, and the token for it in the environment.
+
+    `scope` is what the token needs. Raises `GatewayMissing` without one.
+    """
+    token = os.environ.get("REMOTECLAW_GATEWAY_TOKEN", "").strip()
+    if not token:
+        raise GatewayMissing(
+            f"The gateway at {url} needs a token in REMOTECLAW_GATEWAY_TOKEN: "
+            f"`remoteclaw token create NAME --scope {scope}` makes one there."
+        )
+    if not url.startswith(("http://", "https://", "ws://", "wss://")):
+        raise click.UsageError("--url must be like https://host:18789.")
+    return Address(url=url), token
 
 
 @contextlib.asynccontextmanager
@@ -41,12 +76,7 @@ async def linked(
 
     Raises `GatewayMissing` if there is none; an error of the link comes in a group.
     """
-    owners = token_files(home.path)[0]
-    if not owners.path.exists():
-        raise GatewayMissing(
-            f"RemoteClaw isn't running in {home.path}: start it with `remoteclaw up`, or "
-            "`remoteclaw gateway` beside workers of your own."
-        )
+    address, token = own_gateway(home)
     opened: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     def take(answer: dict[str, Any]) -> None:
@@ -54,8 +84,8 @@ async def linked(
             opened.set_result(answer)
 
     link = Link(
-        Address(sockets=home.gateways),
-        owners.read(),
+        address,
+        token,
         opening=opening,
         opened=take,
         event=event,
@@ -115,9 +145,7 @@ async def _stored(
 ) -> list[dict[str, Any]]:
     from remoteclaw.chat.files import Files
 
-    gateway = Files(
-        Address(sockets=home.gateways), token_files(home.path)[0].read(), home.downloads
-    )
+    gateway = Files(*own_gateway(home), home.downloads)
     return [await gateway.upload(name, content, session) for name, content in files]
 
 

@@ -233,6 +233,19 @@ class Link:
                 return answer
         raise AssertionError("it counts for ever")
 
+    async def tell(self, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Ask the gateway on this connection alone: what is too late a moment later.
+
+        None if the connection is away, or lost before the answer: perhaps it was done. Raises
+        `GatewayRefused`.
+        """
+        if not self._is_open.is_set():
+            return None
+        try:
+            return await self._ask(method, params)
+        except _Lost:
+            return None
+
     async def _talk(self, socket: ClientConnection) -> None:
         """Introduce ourselves, open what is to be opened, and read until the connection ends."""
         self._socket = socket

@@ -13,6 +13,7 @@ from remoteclaw.fleet.pairings import Request
 from remoteclaw.fleet.request import record_args
 from tests.support.asks import change_request, put_request
 from tests.support.cli import give_up, run
+from tests.support.far import OF_TERMINALS
 from tests.support.stack import Stack
 
 USAGE = "turns inputTokens cacheReadTokens cacheWriteTokens outputTokens durationMs costUsd"
@@ -63,14 +64,16 @@ FACTS = {
 
 #: The commands without `--json`, by the reason.
 WITHOUT = {
-    "they run until they are ended": "up, chat, worker, gateway, sweep, dashboard, mcp, "
+    "they run until they are ended": "up, chat, attach, worker, gateway, sweep, dashboard, mcp, "
     "channel run",
-    "what they print is JSON, or made for programs": "sessions export, config schema, config get",
+    "what they print is JSON, or made for programs": "sessions export, config schema, config get, "
+    "service",
     "they do something and print at most its name or one sentence": "stop, open, token create, "
     "token revoke, token rotate, sessions reset, sessions forget, sessions fork, sessions label, "
     "sessions files, replies drop, deadletters retry, deadletters drop, cron add, cron edit, "
     "cron pause, cron resume, cron run, cron remove, config set, config unset, config approve, "
-    "config reject, channel add, pairing approve, pairing remove, asks answer",
+    "config reject, channel add, pairing approve, pairing remove, asks answer, terminals park, "
+    "terminals end, terminals key, terminals input",
     "its exit status is the answer": "config validate",
 }
 
@@ -91,8 +94,9 @@ def test_every_command_that_prints_facts_has_json() -> None:
         for words, command in found.items()
         if any("--json" in parameter.opts for parameter in command.params)
     }
+    facts = {**FACTS, **OF_TERMINALS}
     excused = {words for line in WITHOUT.values() for words in line.split(", ")}
-    listed = {words for words in found if any(f"{fact} ".startswith(f"{words} ") for fact in FACTS)}
+    listed = {words for words in found if any(f"{fact} ".startswith(f"{words} ") for fact in facts)}
 
     assert found.keys() - has_json == excused
     assert has_json == listed

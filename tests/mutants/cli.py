@@ -210,4 +210,22 @@ MUTANTS = (
         after="tops = [*below.items]",
         test="test_the_tree_of_a_session",
     ),
+    Mutant(
+        "a service whose restart kills terminals",
+        before="KillMode=process",
+        after="KillMode=mixed",
+        test="test_a_unit_starts_this_installation_and_spares_what_works",
+    ),
+    Mutant(
+        "the agent of the directory above",
+        before="_, agent, below = max(found",
+        after="_, agent, below = min(found",
+        test="test_in_a_workspace_it_is_its_agent_s_and_begins_there",
+    ),
+    Mutant(
+        "a terminal in itself",
+        before='if "REMOTECLAW_HOLDER" in os.environ:',
+        after="if False:",
+        test="test_what_keeps_it_from_attaching_is_one_sentence",
+    ),
 )

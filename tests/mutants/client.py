@@ -33,4 +33,10 @@ MUTANTS = (
         after="",
         test="test_a_gateway_that_hangs_is_named_and_what_was_typed_is_answered_once",
     ),
+    Mutant(
+        "keys that are typed when the gateway is back",
+        before="if not self._is_open.is_set():\nreturn None",
+        after="await self._is_open.wait()",
+        test="test_a_gateway_that_restarts_is_found_again",
+    ),
 )

@@ -1,0 +1,1 @@
+"""A terminal in the person's own: a client of the gateway that paints its screen and types."""

@@ -1,0 +1,256 @@
+"""The far terminal: opened, watched and typed in over the gateway, whichever connection it is."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from remoteclaw.client.link import Address, GatewayRefused, Link
+from remoteclaw.errors import RemoteClawError
+
+__all__ = ["OPEN", "Far", "NotOpen", "Target"]
+
+#: The states of a terminal that is there.
+OPEN = ("starting", "live")
+#: How long the gateway may be away until we leave, in seconds: a restart takes a few.
+AWAY_S = 60.0
+#: Refusals that are over later, such as of a terminal that starts; and of one that is gone.
+FOR_NOW, NO_MORE = ("UNAVAILABLE", "TIMEOUT"), ("NOT_FOUND", "GONE")
+#: How often, and how long, it is asked how a terminal has ended that is gone, in seconds.
+ASK_EVERY_S, ASK_S = 0.25, 5.0
+
+
+class NotOpen(RemoteClawError):
+    """Raised when there is no terminal to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which terminal."""
+
+    session: str | None = None
+    """A session of any channel; else it is a conversation of this host with an agent."""
+    agent: str | None = None
+    name: str = "main"
+    prompt: str = ""
+    subdir: str | None = None
+
+    @property
+    def params(self) -> dict[str, str]:
+        """Return it as parameters of `terminals.open`."""
+        whose = {"session": self.session} if self.session else {"name": self.name}
+        given = {**whose, "agent": self.agent, "prompt": self.prompt, "subdir": self.subdir}
+        return {name: value for name, value in given.items() if value}
+
+
+class Far:
+    """A terminal somewhere else."""
+
+    def __init__(
+        self,
+        address: Address,
+        token: str,
+        *,
+        changed: Callable[[], None],
+        drawn: Callable[[Mapping[str, Any]], None],
+        said: Callable[[str, str], None],
+    ) -> None:
+        """`changed` is told that something else is known, `drawn` gets frames.
+
+        `said` gets `bell`, `clipboard` with a text, and `refused` with why the keyboard is not
+        ours. None of them may wait.
+        """
+        self.record: dict[str, Any] = {}
+        """The terminal, as the gateway tells of it."""
+        self.away = ""
+        """What keeps the gateway from answering."""
+        self.is_writer = False
+        """Whether the keyboard is ours."""
+        self.wants_keyboard = False
+        self.has_waited = False
+        """Whether it was opened behind a turn that ran."""
+        self.gone: asyncio.Future[dict[str, Any] | None] = (
+            asyncio.get_running_loop().create_future()
+        )
+        """The record of a terminal that is there no more; None if the gateway is away for long."""
+        self._changed, self._drawn, self._said = changed, drawn, said
+        self._name = ""
+        """What others are told of us, once we have typed."""
+        self._size = (80, 24)
+        self._again = asyncio.Event()
+        self._giving_up: asyncio.TimerHandle | None = None
+        self._link = Link(
+            address,
+            token,
+            opening=("health", {}),
+            opened=lambda _: self._again.set(),
+            event=self._event,
+            problem=self._problem,
+        )
+
+    async def run(self) -> None:
+        """Keep connected, until cancelled; see `Link.run`."""
+        await self._link.run(patience_s=0)
+
+    @property
+    def sid(self) -> str:
+        """The session's id."""
+        return str(self.record["sid"])
+
+    # -- opening and watching ------------------------------------------------------------------
+
+    async def open(self, target: Target, size: tuple[int, int]) -> None:
+        """Open it, unless it is open. Raises `GatewayRefused`."""
+        self._size = size
+        opened = await self._link.ask(
+            "terminals.open", {**target.params, "cols": size[0], "rows": size[1]}
+        )
+        self.has_waited = bool(opened["waits"])
+        self.record = opened["terminal"]
+
+    async def find(self, target: Target) -> None:
+        """Find it, and open nothing. Raises `NotOpen`, or `GatewayRefused`."""
+        if target.session:
+            self.record = await self._link.ask("terminals.get", {"sid": target.session})
+        else:
+            params = {"agent": target.agent} if target.agent else {}
+            told = await self._link.ask("terminals.list", params)
+            own = [each for each in told["terminals"] if (each["name"] or "main") == target.name]
+            self.record = next((each for each in own if each["state"] in OPEN), {})
+        if self.record.get("state") not in OPEN:
+            raise NotOpen(
+                "No such terminal is open: `remoteclaw attach` without --read-only opens it."
+            )
+
+    async def stay(self) -> None:
+        """Watch it, on each connection; take the keyboard if it is wanted and nobody has it.
+
+        Raises `GatewayRefused`.
+        """
+        self._again.set()
+        while True:
+            await self._again.wait()
+            self._again.clear()
+            try:
+                await self._watch()
+            except GatewayRefused as error:
+                if error.code not in NO_MORE or not await self._has_ended():
+                    raise
+
+    async def _watch(self) -> None:
+        self._learn(await self._link.ask("terminals.watch", {"sid": self.sid}, persists=True))
+        if not self.wants_keyboard:
+            return
+        try:  # on this connection, too
+            await self.take(force=False)
+        except GatewayRefused as error:
+            if error.code not in FOR_NOW:
+                self.is_writer = self.wants_keyboard = False
+                self._said("refused", "" if error.code == "CONFLICT" else str(error))
+
+    async def _has_ended(self) -> bool:
+        """Ask how a terminal has ended; return whether it has."""
+        with contextlib.suppress(TimeoutError, GatewayRefused):
+            async with asyncio.timeout(ASK_S):
+                while True:
+                    self._learn(await self._link.ask("terminals.get", {"sid": self.sid}))
+                    if self.gone.done():
+                        return True
+                    await asyncio.sleep(ASK_EVERY_S)
+        return False
+
+    # -- what is asked of it -------------------------------------------------------------------
+
+    async def take(self, *, force: bool) -> None:
+        """Take the keyboard. Raises `GatewayRefused`, also while another one types."""
+        cols, rows = self._size
+        params = {"sid": self.sid, "cols": cols, "rows": rows, "force": force}
+        taken = await self._link.ask("terminals.take", params)
+        self._name = taken["writer"]
+        self.wants_keyboard = self.is_writer = True
+        self._learn(taken)
+
+    async def type(self, keys: Sequence[str]) -> None:
+        """Type, now or never. Raises `GatewayRefused`."""
+        await self._do("terminals.type", {"keys": list(keys)})
+
+    async def paste(self, text: str) -> None:
+        """Paste, now or never. Raises `GatewayRefused`."""
+        await self._do("terminals.paste", {"text": text})
+
+    async def resize(self, size: tuple[int, int]) -> None:
+        """Give it the size of our window, if the keyboard is ours."""
+        self._size = size
+        if self.is_writer and tuple(self.record.get(name) for name in ("cols", "rows")) != size:
+            await self._do("terminals.resize", {"cols": size[0], "rows": size[1]})
+
+    async def rows(self, start: int, count: int) -> dict[str, Any]:
+        """Return rows that have left its screen. Raises `GatewayRefused`."""
+        return await self._link.ask(
+            "terminals.history", {"sid": self.sid, "start": start, "count": count}
+        )
+
+    async def leave(self) -> None:
+        """Give the keyboard back, if the gateway is there."""
+        with contextlib.suppress(GatewayRefused):
+            await self._link.tell("terminals.leave", {"sid": self.sid})
+
+    def watch_again(self) -> None:
+        """Have it sent as a whole: something is missing."""
+        self._again.set()
+
+    async def _do(self, method: str, params: Mapping[str, Any]) -> None:
+        try:
+            told = await self._link.tell(method, {"sid": self.sid, **params})
+        except GatewayRefused as error:
+            if error.code == "CONFLICT":
+                self.is_writer = self.wants_keyboard = False
+            raise
+        if told:
+            self._learn(told)
+
+    # -- what is told --------------------------------------------------------------------------
+
+    def _learn(self, record: dict[str, Any]) -> None:
+        has_moved = record["state"] != self.record["state"]
+        self.record = record
+        if self.is_writer and record["writer"] != self._name:
+            # Somebody else has it; if nobody has, we want it back.
+            self.is_writer, self.wants_keyboard = False, not record["writer"]
+            has_moved = has_moved or self.wants_keyboard
+        if record["state"] not in OPEN:
+            if not self.gone.done():
+                self.gone.set_result(record)
+        elif has_moved:
+            self._again.set()
+        self._changed()
+
+    def _event(self, name: str, payload: dict[str, Any]) -> None:
+        if not self.record or payload.get("sid") != self.record["sid"]:
+            return
+        match name:
+            case "terminal.screen":
+                self._drawn(payload)
+            case "terminal.state":
+                self._learn(payload)
+            case "terminal.bell":
+                self._said("bell", "")
+            case "terminal.clipboard":
+                self._said("clipboard", payload["text"])
+            case "terminal.gone":
+                self._learn(payload["record"])
+                self._again.set()  # it may only be gone from this gateway
+
+    def _problem(self, words: str) -> None:
+        self.away = words
+        if not words and self._giving_up:
+            self._giving_up.cancel()
+            self._giving_up = None
+        elif words and self._giving_up is None:
+            self._giving_up = asyncio.get_running_loop().call_later(AWAY_S, self._give_up)
+        self._changed()
+
+    def _give_up(self) -> None:
+        if not self.gone.done():
+            self.gone.set_result(None)

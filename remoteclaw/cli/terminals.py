@@ -1,0 +1,134 @@
+"""The commands `terminals`: what agents' own terminal programs show, keys for them, their end."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from remoteclaw.cli.completion import complete_agents, complete_sessions
+from remoteclaw.cli.output import age, echo, echo_json, echo_text, json_option, listing
+
+__all__ = ["terminals"]
+
+HEADS = ("TERMINAL", "AGENT", "NAME", "STATE", "ACTIVITY", "AGE", "HOST", "WRITER", "TITLE")
+
+session_argument = click.argument("session", shell_complete=complete_sessions)
+
+
+@click.group()
+def terminals() -> None:
+    """List, read and end agents' own terminal programs.
+
+    SESSION is a session of any channel: its label, its title, its key, or the start of one or of
+    its id. `remoteclaw attach` opens a terminal and types in it.
+    """
+
+
+@terminals.command("list")
+@click.option("--agent", metavar="NAME", shell_complete=complete_agents, help="Of this agent only.")
+@json_option
+def list_terminals(agent: str | None, as_json: bool) -> None:
+    """List the terminals that are open, and those of the last days."""
+    told = _ask("terminals.list", {"agent": agent} if agent else {})
+    listing(
+        told["terminals"],
+        as_json=as_json,
+        plain=dict,
+        heads=HEADS,
+        row=_row,
+        narrows="TITLE",
+        empty="No terminal is open: `remoteclaw attach` opens one.",
+    )
+
+
+def _row(terminal: Mapping[str, Any]) -> Sequence[object]:
+    return (
+        terminal["sid"][:8],
+        terminal["agent"],
+        terminal["name"],
+        terminal["state"],
+        _doing(terminal),
+        age(terminal["sinceMs"]),
+        terminal["host"],
+        terminal["writer"],
+        terminal["title"],
+    )
+
+
+def _doing(terminal: Mapping[str, Any]) -> str:
+    if terminal["state"] != "live":
+        return str(terminal["reason"])
+    waits = terminal["waitingFor"]
+    return f"{terminal['activity']}: {waits}" if waits else str(terminal["activity"])
+
+
+@terminals.command("screen")
+@session_argument
+@json_option
+def screen_of_terminal(session: str, as_json: bool) -> None:
+    """Print what a terminal shows now.
+
+    As JSON, with its colours, the cursor and the modes.
+    """
+    told = _ask("terminals.screen", {"sid": session})
+    if as_json:
+        echo_json(told)
+    else:
+        echo_text(told["text"].rstrip("\n"))
+
+
+@terminals.command("park")
+@session_argument
+@click.option("--force", is_flag=True, help="Although it is busy, or nobody knows.")
+def park_terminal(session: str, force: bool) -> None:
+    """End an idle terminal so that it can be opened again."""
+    _ask("terminals.park", {"sid": session, "force": force})
+
+
+@terminals.command("end")
+@session_argument
+def end_terminal(session: str) -> None:
+    """End a terminal, whatever it does."""
+    _ask("terminals.end", {"sid": session})
+
+
+@terminals.command("key")
+@session_argument
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+def press_keys(session: str, names: tuple[str, ...]) -> None:
+    """Press keys in a terminal, by name.
+
+    Such as `enter`, `esc`, `up`, `shift+tab`, `ctrl+c` or `alt+x`.
+    """
+    _ask("terminals.key", {"sid": session, "key": list(names)})
+
+
+@terminals.command("input")
+@session_argument
+@click.argument("text")
+def type_input(session: str, text: str) -> None:
+    """Type a text into an idle terminal and submit it.
+
+    `-` is standard input. Without an open terminal it becomes a message to the session, whose
+    reference is printed.
+    """
+    if text == "-":
+        text = sys.stdin.read()
+    told = _ask("terminals.input", {"sid": session, "text": text.removesuffix("\n")})
+    if told.get("runId"):
+        echo(str(told["runId"]))
+
+
+def _ask(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask the gateway that runs here, once it is reached."""
+    import asyncio
+
+    from remoteclaw.cli.over_gateway import linked
+    from remoteclaw.config.home import Home
+
+    async def run() -> dict[str, Any]:
+        async with linked(Home.default(), ("health", {})) as (link, _):
+            return await link.ask(method, params)
+
+    return asyncio.run(run())

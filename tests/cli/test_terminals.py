@@ -1,0 +1,78 @@
+"""The commands `terminals` and `service`."""
+
+import configparser
+import json
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from remoteclaw.cli.service import PARTS
+from remoteclaw.config.home import Home
+from tests.support.cli import refused
+from tests.support.command import REMOTECLAW, run_command
+from tests.support.far import OF_TERMINALS, SID, FarGateway
+from tests.support.terminal import env
+
+
+@pytest.fixture
+def gateway(home: Home) -> Iterator[FarGateway]:
+    gateway = FarGateway()
+    gateway.show({0: [["a \x1b[2Jscreen"]], 2: [["below"]]})
+    gateway.open_privately(home)
+    yield gateway
+    gateway.close()
+
+
+def test_terminals_are_listed_and_read(gateway: FarGateway, home: Home) -> None:
+    gateway.record |= {"activity": "waiting", "waitingFor": "Bash: make", "writer": "Ada"}
+    listed = run_command("terminals", "list", env=env(home)).stdout
+    assert listed.splitlines()[1].split()[:5] == ["5e555e55", "main", "live", "waiting:", "Bash:"]
+    screen = run_command("terminals", "screen", "5e55", env=env(home)).stdout
+    assert screen == "a \\u001b[2Jscreen\n\nbelow\n"
+    for words, names in OF_TERMINALS.items():
+        printed = json.loads(
+            run_command(*words.replace("SID", SID).split(), "--json", env=env(home)).stdout
+        )
+        assert list(printed[0] if isinstance(printed, list) else printed) == names.split()
+
+
+def test_terminals_are_typed_in_and_ended(gateway: FarGateway, home: Home) -> None:
+    for words, stdin in (
+        (("key", "5e55", "esc", "ctrl+c"), b""),
+        (("input", "5e55", "-"), b"two\nlines\n"),
+        (("park", "5e55", "--force"), b""),
+        (("end", "5e55"), b""),
+    ):
+        result = run_command("terminals", *words, env=env(home), stdin=stdin)
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert gateway.asked == [
+        ("terminals.key", {"sid": "5e55", "key": ["esc", "ctrl+c"]}),
+        ("terminals.input", {"sid": "5e55", "text": "two\nlines"}),
+        ("terminals.park", {"sid": "5e55", "force": True}),
+        ("terminals.end", {"sid": "5e55"}),
+    ]
+
+
+def test_a_refusal_is_one_sentence(gateway: FarGateway, home: Home) -> None:
+    gateway.refuses["terminals.end"] = ("NOT_FOUND", "There is no such terminal.")
+    refused(run_command("terminals", "end", "x", env=env(home)), "There is no such terminal.")
+    gateway.close()
+    refused(run_command("terminals", "list", env=env(home)), "start one with `remoteclaw up`")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_unit_starts_this_installation_and_spares_what_works(part: str, home: Home) -> None:
+    printed = run_command("service", part, env=env(home, REMOTECLAW_HOME='/s p/a"b%c')).stdout
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment]
+    unit.read_string(printed)
+
+    service = dict(unit["Service"])
+    program, *arguments = shlex.split(service["ExecStart"])
+    assert program == REMOTECLAW
+    assert arguments == [part]
+    assert 'REMOTECLAW_HOME=/s p/a"b%%c' in shlex.split(service["Environment"])
+    assert service["KillMode"] == "process"
+    assert service["Restart"] == "always"
+    assert unit["Install"]["WantedBy"] == "default.target"
