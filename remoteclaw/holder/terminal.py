@@ -116,9 +116,9 @@ class Pump:
                 del self.pending[: self.client.sock.send(self.pending)]
             except BlockingIOError:
                 return
-            except OSError:
-                self.client.is_closed = True
-                return
+            except OSError:  # it has gone, but what it typed last may yet be to be read
+                self.pending.clear()
+                self.is_leaving = True
 
     def fill(self, ring):
         """Write the next messages."""
@@ -248,7 +248,7 @@ class TerminalHolder(Holder):
                 self.pump, self.active = None, now()
         for pump in list(self.leaving):
             pump.flush(self.ring)
-            if pump.client.is_closed or not pump.pending:
+            if not pump.pending:
                 pump.client.sock.close()
                 self.leaving.remove(pump)
 
@@ -321,6 +321,7 @@ class TerminalHolder(Holder):
             elif words[0] == "ATTACH":
                 self.strangers.remove(stranger)
                 self.replace(stranger)
+                self.serve()  # what came along with it
                 return
             else:
                 stranger.send(self.answer(stranger, *words[4:]))
@@ -366,6 +367,7 @@ class TerminalHolder(Holder):
 
     def finish(self, reason, grace_s=GRACE_S, interrupt=False, tell=None):
         """End the CLI and all that it started, leave the last output behind, and exit."""
+        _signal.signal(_signal.SIGTERM, _signal.SIG_IGN)
         self.reason = self.reason or reason
         if interrupt and self.status is None:
             self.input[:0] = b"\x1b"

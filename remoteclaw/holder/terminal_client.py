@@ -116,6 +116,7 @@ class TerminalClient(Connection):
         self.output_offset = 0
         self._input = 0  # how much of it waits for the program
         self._out = bytearray()
+        self._is_sent = asyncio.Event()
         self._last: Ended | Replaced | None = None
 
     # -- coming and going ----------------------------------------------------------------------
@@ -212,11 +213,14 @@ class TerminalClient(Connection):
     async def keep(self, offset: int, picture: bytes) -> None:
         """Keep a picture of the screen after `offset` bytes instead of the output before that.
 
+        Returns once it is sent, or the holder has read nothing for ten seconds.
         Raises ValueError for more than 256 KB.
         """
         if len(picture) > MESSAGE_BYTES:
             raise ValueError("a picture is 256 KB large at most")
-        self._put(b"KEEP %d %d\n" % (offset, len(picture)) + picture)
+        if self._put(b"KEEP %d %d\n" % (offset, len(picture)) + picture):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._is_sent.wait(), ANSWER_S)
 
     def beat(self, deadline: float) -> None:
         """Let the terminal live until `deadline` on `boottime()`.
@@ -232,6 +236,7 @@ class TerminalClient(Connection):
         if self._sock.fileno() < 0 or len(self._out) + len(message) > WAITING_BYTES:
             return False
         self._out += message
+        self._is_sent.clear()
         self._flush()
         return True
 
@@ -246,6 +251,7 @@ class TerminalClient(Connection):
         except OSError:  # it is gone, as read() will say
             self._out.clear()
         loop.remove_writer(self._sock)
+        self._is_sent.set()
 
     async def _event(self) -> Output | Ended | Replaced | None:
         """Return the next message as what it means to us; None if that is nothing to others."""
@@ -334,7 +340,10 @@ async def _told(path: Path, message: str, patience_s: float) -> str:
     try:
         await connection._connect(path)
         await connection._send(message.encode())
-        return " ".join(await connection._answer(patience_s))
+        answer = " ".join(await connection._answer(patience_s))
+        if answer == "ENDED":  # then its process goes, which closes the connection
+            await connection._answer(patience_s)
+        return answer
     except TimeoutError:
         return "no answer"
     except (OSError, EOFError):

@@ -18,12 +18,11 @@ from remoteclaw.holder import program
 from remoteclaw.holder.client import HolderClient, HolderLaunch, LaunchFailed
 from remoteclaw.holder.runs import remove_dead_runs
 from remoteclaw.host.process import end_orphans, end_strays
+from tests.support.holders import TREE
 from tests.support.processes import children, is_alive, parent
 from tests.support.waiting import HANG_S, eventually
 
 FAR = 3600.0
-#: A program with a child in a session of its own, as agents' shells have, and another behind that.
-TREE = "setsid sh -c 'setsid sleep 1001 & exec sleep 1002' & echo ready; exec sleep 1003"
 
 
 def launch(directory: Path, *argv: str, lifeline: str = "") -> HolderLaunch:

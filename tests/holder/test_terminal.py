@@ -2,10 +2,10 @@
 
 import asyncio
 import base64
-import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,68 +17,39 @@ from remoteclaw.holder.terminal_client import (
     Output,
     Replaced,
     TerminalClient,
-    TerminalLaunch,
     beat_terminal,
     end_terminal,
 )
-from tests.support.waiting import HANG_S
+from remoteclaw.host import process
+from remoteclaw.host.process import end_strays
+from tests.support.holders import FAR, KEY, TREE, Reader, attach, end, remains, sh, start
+from tests.support.processes import everything, is_alive, parent
+from tests.support.waiting import eventually
 
-FAR = 3600.0
+#: What `seq` writes: which byte has which number is known.
+COUNTED = b"".join(b"%d\r\n" % number for number in range(1, 400_001))
+COUNT = "seq 1 400000"
 
+#: Says each new size of its window.
+SIZES = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])
+os.write(1, b"ready\\n")
+while signal.sigwait([signal.SIGWINCH]):
+    os.write(1, b"%d %d\\n" % os.get_terminal_size())
+"""
 
-def launch(directory: Path, *argv: str, **more: object) -> TerminalLaunch:
-    run_dir = directory / "run"
-    run_dir.mkdir(mode=0o700, exist_ok=True)
-    values: dict[str, object] = {
-        "argv": argv,
-        "env": {"PATH": os.environ["PATH"]},
-        "cwd": str(directory),
-        "cwd_fd": None,
-        "run_dir": run_dir,
-        "key": "the-key",
-        "ended": directory / "ended",
-    }
-    return TerminalLaunch(**(values | more))  # type: ignore[arg-type]
-
-
-async def start(directory: Path, *argv: str, **more: object) -> TerminalClient:
-    return await TerminalClient.start(launch(directory, *argv, **more), deadline=boottime() + FAR)
-
-
-async def sh(directory: Path, script: str, **more: object) -> TerminalClient:
-    return await start(directory, "/bin/sh", "-c", script, **more)
-
-
-class Reader:
-    """What one client has seen."""
-
-    def __init__(self, terminal: TerminalClient) -> None:
-        self.terminal = terminal
-        self.seen = terminal.output
-        self.end = terminal.output_offset + len(terminal.output)
-
-    async def until(self, wanted: bytes) -> bytes:
-        """Read until something has been written; return all that was."""
-        async with asyncio.timeout(HANG_S):
-            while wanted not in self.seen:
-                event = await self.terminal.read()
-                assert isinstance(event, Output), (event, self.seen[-500:])
-                assert event.offset == self.end
-                self.seen += event.data
-                self.end += len(event.data)
-        return self.seen
-
-    async def rest(self) -> Ended | Replaced:
-        """Read until the end."""
-        async with asyncio.timeout(HANG_S):
-            while isinstance(event := await self.terminal.read(), Output):
-                self.seen += event.data
-        return event
-
-
-def ended(directory: Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads((directory / "ended").read_text())
-    return found
+#: Attaches, says what it has read first, and reads on.
+CLIENT = """
+import asyncio, pathlib, sys
+from remoteclaw.holder.terminal_client import TerminalClient
+async def main():
+    terminal = await TerminalClient.attach(pathlib.Path(sys.argv[1]), key=sys.argv[2])
+    print(terminal.output_offset, flush=True)
+    while True:
+        await terminal.read()
+asyncio.run(main())
+"""
 
 
 async def test_a_program_has_a_terminal_of_its_own(directory: Path) -> None:
@@ -88,33 +59,44 @@ async def test_a_program_has_a_terminal_of_its_own(directory: Path) -> None:
 
     assert await reader.rest() == Ended(3)
     assert reader.seen.startswith(b"40 100\r\nxterm-256color truecolor C.UTF-8\r\n/dev/pts/")
-    remains = ended(directory)
-    assert (remains["status"], remains["reason"]) == (3, "exited")
-    assert base64.b64decode(str(remains["tail"])) == reader.seen
-    assert remains["offset"] == len(reader.seen)
+
+
+async def test_nothing_of_the_terminal_in_which_we_run_reaches_the_program(directory: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "TMUX": "/x", "STY": "1", "TERM_PROGRAM_VERSION": "3"}
+    env |= {"TERM": "dumb", "LC_ALL": "de_DE.UTF-8", "COLUMNS": "7", "OWN": "kept"}
+    reader = Reader(await start(directory, "/usr/bin/env", env=env))
+
+    await reader.rest()
+
+    names = dict(line.split("=", 1) for line in reader.seen.decode().splitlines())
+    assert names.pop("REMOTECLAW_HOLDER")
+    assert names == {
+        "PATH": os.environ["PATH"],
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+        "LC_ALL": "de_DE.UTF-8",
+        "OWN": "kept",
+        "PWD": str(directory),
+    }
+
+
+async def test_what_remains_of_a_terminal(directory: Path) -> None:
+    terminal = await sh(directory, "echo first; read x; echo last; exit 4")
+    reader = Reader(terminal)
+    await reader.until(b"first\r\n")
+    await terminal.keep(7, b"a picture")
+    await terminal.write(b"\n")
+
+    assert await reader.rest() == Ended(4)
+
+    left = await remains(directory)
+    assert isinstance(left.pop("at"), int)
+    assert base64.b64decode(str(left.pop("picture"))) == b"a picture"
+    assert base64.b64decode(str(left.pop("tail"))) == reader.seen[7:]
+    whole = {"status": 4, "reason": "exited", "offset": len(reader.seen), "pictureOffset": 7}
+    assert left == {**whole, "cols": 120, "rows": 32}
     assert (directory / "ended").stat().st_mode & 0o777 == 0o600
     assert not (directory / "run").exists()
-
-
-async def test_what_is_written_while_nobody_looks_is_there_for_the_next(directory: Path) -> None:
-    first = await sh(directory, "echo one; read x; echo two; read y; echo three; cat")
-    await Reader(first).until(b"one\r\n")
-    await first.write(b"\n")
-    first.close()
-
-    second = await TerminalClient.attach(first.path, key="the-key")
-    assert second is not None
-    seen = await Reader(second).until(b"two\r\n")
-    await second.write(b"\n")
-    third = await TerminalClient.attach(first.path, key="the-key")
-
-    assert third is not None
-    assert third.pid == first.pid
-    assert (await Reader(third).until(b"three\r\n")).startswith(seen)
-    assert await Reader(second).rest() == Replaced()
-    assert await end_terminal(first.path, key="the-key")
-    assert await Reader(third).rest() == Ended(-signal.SIGTERM)
-    assert ended(directory)["reason"] == "asked"
 
 
 async def test_a_program_that_cannot_be_executed(directory: Path) -> None:
@@ -129,40 +111,276 @@ async def test_the_directory_is_the_one_that_was_opened(directory: Path) -> None
     descriptor = os.open(meant, os.O_RDONLY)
     meant.rename(directory / "moved")
 
-    terminal = await sh(directory, "pwd -P; echo $PWD", cwd=str(meant), cwd_fd=descriptor)
+    script = "pwd -P; readlink /proc/$$/fd/*"
+    terminal = await sh(directory, script, cwd=str(meant), cwd_fd=descriptor)
     os.close(descriptor)
 
     reader = Reader(terminal)
     await reader.rest()
-    assert reader.seen.splitlines()[0] == os.fsencode(directory / "moved")
+    where, *open_files = reader.seen.decode().split()
+    assert where == str(directory / "moved")
+    assert where not in open_files, "the program has it for good"
+    assert "/dev/ptmx" not in " ".join(open_files), "the other end of the terminal is the holder's"
+
+
+# -- clients -----------------------------------------------------------------------------------
+
+
+async def test_what_is_written_while_nobody_looks_is_there_for_the_next(directory: Path) -> None:
+    first = await sh(directory, "echo one; read x; echo two; read y; echo three; cat")
+    await Reader(first).until(b"one\r\n")
+    await first.write(b"\n")
+    first.close()
+
+    second = await attach(first)
+    seen = await Reader(second).until(b"two\r\n")
+    await second.write(b"\n")
+    third = await attach(first)
+
+    assert (third.pid, third.holder) == (first.pid, first.holder)
+    assert process.is_alive(third.holder)
+    assert (await Reader(third).until(b"three\r\n")).startswith(seen)
+    assert await Reader(second).rest() == Replaced()
+    assert await end_terminal(first.path, key=KEY)
+    assert await Reader(third).rest() == Ended(-signal.SIGTERM)
+    assert (await remains(directory))["reason"] == "asked"
+
+
+async def test_a_client_that_is_killed_in_a_flood_costs_nothing(directory: Path) -> None:
+    first = await sh(directory, f"stty -echo; echo ready; read x; {COUNT}; cat")
+    reader = Reader(first)
+    await reader.until(b"ready\r\n")
+    before = reader.end
+    await first.write(b"\n")
+    killed = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CLIENT, str(first.path), KEY, stdout=asyncio.subprocess.PIPE
+    )
+    assert killed.stdout is not None
+    await killed.stdout.readline()
+
+    killed.kill()
+    await killed.wait()
+
+    second = await attach(first)
+    at = expect(COUNTED, second.output_offset - before, second.output)
+    while at < len(COUNTED):
+        event = await second.read()
+        assert isinstance(event, Output)
+        at = expect(COUNTED, event.offset - before, event.data)
+    assert at == len(COUNTED)
+    await end(second, first)
+
+
+def expect(whole: bytes, at: int, piece: bytes) -> int:
+    """See that a piece is where its number says; return the number behind it."""
+    piece, at = piece[max(-at, 0) :], max(at, 0)  # what was before the whole
+    assert whole[at : at + len(piece)] == piece, "bytes without their numbers"
+    return at + len(piece)
+
+
+async def test_a_client_that_does_not_read_holds_up_nobody(directory: Path) -> None:
+    slow = await sh(directory, COUNT)
+
+    left = await remains(directory)  # it has written 2.7 MB to nobody, and ended
+
+    assert left["offset"] == len(COUNTED)
+    offsets = []
+    while isinstance(event := await slow.read(), Output):
+        assert COUNTED[event.offset : event.offset + len(event.data)] == event.data
+        offsets.append((event.offset, event.offset + len(event.data)))
+    assert len(offsets) > 1
+
+
+async def test_a_slow_client_goes_on_at_a_later_byte(directory: Path) -> None:
+    slow = await sh(directory, f"{COUNT}; echo done > told; cat")
+    await eventually((directory / "told").exists)
+
+    offsets = [0]
+    while offsets[-1] < len(COUNTED):
+        event = await slow.read()
+        assert isinstance(event, Output)
+        assert COUNTED[event.offset : event.offset + len(event.data)] == event.data
+        offsets += [event.offset, event.offset + len(event.data)]
+
+    gaps = [later - end for end, later in zip(offsets[::2], offsets[1::2], strict=False)]
+    assert [gap for gap in gaps if gap] == [max(gaps)]
+    assert max(gaps) > 0, "nothing was skipped"
+    await end(slow)
+
+
+async def test_a_picture_stands_for_the_output_before_it(directory: Path) -> None:
+    first = await sh(directory, "echo before; echo after; cat")
+    await Reader(first).until(b"after\r\n")
+    await first.keep(1_000_000, b"of bytes that nobody has written")
+    await first.keep(8, b"p" * 256 * 1024)
+    await first.keep(2, b"older")
+    first.close()
+
+    second = await attach(first)
+
+    assert (second.picture_offset, second.picture) == (8, b"p" * 256 * 1024)
+    assert (second.output_offset, second.output) == (8, b"after\r\n")
+    await end(second)
 
 
 async def test_a_window_that_changes_its_size_is_told_to_the_program(directory: Path) -> None:
-    script = (
-        "import os, signal\n"
-        "def say(*_): print(*os.get_terminal_size(), flush=True)\n"
-        "signal.signal(signal.SIGWINCH, say)\n"
-        "print('ready', flush=True)\n"
-        "while True: signal.pause()"
-    )
-    terminal = await start(directory, sys.executable, "-S", "-c", script)
+    terminal = await start(directory, sys.executable, "-S", "-c", SIZES)
     reader = Reader(terminal)
     await reader.until(b"ready\r\n")
 
     await terminal.resize(90, 30)
     await reader.until(b"90 30\r\n")
     await terminal.resize(90, 30)  # a client that wants everything painted again
-
     await reader.until(b"90 30\r\n90 30\r\n")
-    assert await end_terminal(terminal.path, key="the-key")
-    await reader.rest()
+
+    second = await attach(terminal)
+    assert (second.cols, second.rows) == (90, 30)
+    await end(second, terminal)
+
+
+async def test_input_waits_in_order_for_a_program_that_does_not_read(directory: Path) -> None:
+    os.mkfifo(directory / "go")
+    terminal = await sh(directory, "stty raw -echo; echo ready; read x < go; exec cat > typed")
+    await Reader(terminal).until(b"ready")
+    pieces = iter(b"%05d" % number * 200 for number in range(1000))
+
+    first = await typed(terminal, pieces)
+    assert 64 * 1024 <= len(first) < 256 * 1024, "it takes what it can't keep, or too little"
+    assert await beat_terminal(terminal.path, key=KEY, deadline=boottime() + FAR)
+    second = await attach(terminal)
+    more = await typed(second, pieces)
+    assert len(first + more) < 256 * 1024, "each client has a queue of its own"
+
+    (directory / "go").write_text("go\n")
+    file = directory / "typed"
+    await eventually(lambda: file.exists() and file.stat().st_size >= len(first + more))
+    assert file.read_bytes() == first + more
+    assert await beat_terminal(terminal.path, key=KEY, deadline=boottime() + FAR)
+    await end(second, terminal)
+
+
+async def typed(terminal: TerminalClient, pieces: Iterator[bytes]) -> bytes:
+    """Type until no more is taken; return what was."""
+    taken = b""
+    for piece in pieces:
+        if not await terminal.write(piece):
+            break
+        taken += piece
+    return taken
+
+
+async def test_a_client_learns_that_the_program_has_read(directory: Path) -> None:
+    terminal = await sh(directory, "stty raw -echo; echo ready; exec head -c 300000 > /dev/null")
+    await Reader(terminal).until(b"ready")
+
+    async def type_all() -> None:
+        for _ in range(300):
+            await eventually(lambda: terminal.write(b"x" * 1000))
+
+    typing = asyncio.create_task(type_all())
+    assert await Reader(terminal).rest() == Ended(0)
+    await typing
+
+
+# -- the end -----------------------------------------------------------------------------------
+
+
+async def test_the_end_leaves_nothing(directory: Path) -> None:
+    terminal = await sh(directory, TREE)
+    await Reader(terminal).until(b"ready\r\n")
+    tree: list[int] = await eventually(
+        lambda: len(found := everything(terminal.pid)) >= 3 and found
+    )
+
+    await end(terminal)
+
+    assert not [pid for pid in tree if is_alive(pid)]
+
+
+async def test_an_interrupt_comes_before_the_end(directory: Path) -> None:
+    script = "stty raw -echo; echo ready; test $(dd bs=1 count=1 2>/dev/null | od -An -tx1) = 1b"
+    terminal = await sh(directory, script + "; exit 7")
+    await Reader(terminal).until(b"ready")
+
+    assert await end_terminal(terminal.path, key=KEY, interrupt=True)
+
+    assert await Reader(terminal).rest() == Ended(7)
+
+
+async def test_a_program_may_say_goodbye_and_a_stubborn_one_is_killed(directory: Path) -> None:
+    script = "trap 'echo goodbye' TERM; echo ready; while :; do sleep 1001 & wait; done"
+    terminal = await sh(directory, script)
+    reader = Reader(terminal)
+    await reader.until(b"ready\r\n")
+
+    assert await end_terminal(terminal.path, key=KEY, grace_s=0.5)
+
+    assert await reader.rest() == Ended(-signal.SIGKILL)
+    assert reader.seen.endswith(b"goodbye\r\n")
+
+
+async def test_a_killed_holder_takes_its_program_along(directory: Path) -> None:
+    terminal = await sh(directory, TREE)
+    reader = Reader(terminal)
+    await reader.until(b"ready\r\n")
+    tree: list[int] = await eventually(
+        lambda: len(found := everything(terminal.pid)) >= 3 and found
+    )
+
+    os.kill(parent(terminal.pid), signal.SIGKILL)
+
+    assert await reader.rest() == Ended(None)
+    await eventually(lambda: not is_alive(terminal.pid))
+    end_strays()
+    await eventually(lambda: not [pid for pid in tree if is_alive(pid)])
+    assert not (directory / "ended").exists()
+    assert not process.is_alive(terminal.holder)
 
 
 async def test_the_terminal_ends_when_beats_stop(directory: Path) -> None:
     terminal = await sh(directory, "cat")
-    assert await beat_terminal(terminal.path, key="the-key", deadline=boottime() + FAR)
+    assert await beat_terminal(terminal.path, key=KEY, deadline=boottime() + FAR)
 
     terminal.beat(boottime() + 0.2)
 
     assert isinstance(await Reader(terminal).rest(), Ended)
-    assert ended(directory)["reason"] == "deadline"
+    assert (await remains(directory))["reason"] == "deadline"
+    assert not await beat_terminal(terminal.path, key=KEY, deadline=boottime() + FAR)
+
+
+async def test_a_terminal_that_nobody_looks_at_and_nothing_moves_ends(directory: Path) -> None:
+    terminal = await sh(directory, "echo ready; cat", idle_s=0.2)
+    await Reader(terminal).until(b"ready\r\n")
+    await asyncio.sleep(0.5)  # time itself is what is tested
+    assert is_alive(terminal.pid), "somebody is attached"
+
+    terminal.close()
+
+    assert (await remains(directory))["reason"] == "idle"
+
+
+@pytest.mark.parametrize("attached", [True, False])
+async def test_the_terminal_ends_with_its_lifeline(directory: Path, attached: bool) -> None:
+    os.mkfifo(directory / "lifeline")
+    keeper = os.open(directory / "lifeline", os.O_RDWR | os.O_NONBLOCK)
+    terminal = await sh(directory, "cat", lifeline=str(directory / "lifeline"))
+    if not attached:
+        terminal.close()
+
+    os.close(keeper)
+
+    assert (await remains(directory))["reason"] == "lifeline"
+    terminal.close()
+
+
+async def test_a_holder_that_is_asked_to_end_leaves_what_remains(directory: Path) -> None:
+    terminal = await sh(directory, "echo ready; cat")
+    await Reader(terminal).until(b"ready\r\n")
+
+    os.kill(parent(terminal.pid), signal.SIGUSR1)  # agents that wait make room; terminals don't
+    again = await attach(terminal)
+    os.kill(parent(terminal.pid), signal.SIGTERM)
+
+    assert isinstance(await Reader(again).rest(), Ended)
+    assert (await remains(directory))["reason"] == "asked"
+    terminal.close()

@@ -1,0 +1,119 @@
+"""Agents and terminals in holders of their own, and what terminals' clients see."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+from remoteclaw.clock import boottime
+from remoteclaw.holder.client import HolderClient, HolderLaunch
+from remoteclaw.holder.terminal_client import (
+    Ended,
+    Output,
+    Replaced,
+    TerminalClient,
+    TerminalLaunch,
+    end_terminal,
+)
+from tests.support.waiting import HANG_S, eventually
+
+__all__ = [
+    "FAR",
+    "KEY",
+    "TREE",
+    "Reader",
+    "attach",
+    "end",
+    "launch",
+    "parked_agent",
+    "remains",
+    "sh",
+    "start",
+]
+
+FAR = 3600.0
+KEY = "the-key"
+#: A program with a child in a session of its own, as agents' shells have, and another behind that.
+TREE = "setsid sh -c 'setsid sleep 1001 & exec sleep 1002' & echo ready; exec sleep 1003"
+
+
+async def parked_agent(run_dir: Path) -> HolderClient:
+    """Return an agent that waits for its next turn."""
+    run_dir.mkdir(mode=0o700)
+    env = {"PATH": os.environ["PATH"]}
+    held = HolderLaunch(argv=["/bin/cat"], env=env, cwd="/", run_dir=run_dir, key=KEY)
+    agent = await HolderClient.start(held, epoch=1, deadline=boottime() + FAR)
+    assert await agent.park(epoch=1, warm_s=FAR, state=b"")
+    return agent
+
+
+def launch(directory: Path, *argv: str, **more: object) -> TerminalLaunch:
+    run_dir = directory / "run"
+    values: dict[str, object] = {
+        "argv": argv,
+        "env": {"PATH": os.environ["PATH"]},
+        "cwd": str(directory),
+        "cwd_fd": None,
+        "run_dir": run_dir,
+        "key": KEY,
+        "ended": directory / "ended",
+    }
+    values |= more
+    Path(str(values["run_dir"])).mkdir(mode=0o700, exist_ok=True)
+    return TerminalLaunch(**values)  # type: ignore[arg-type]
+
+
+async def start(directory: Path, *argv: str, **more: object) -> TerminalClient:
+    return await TerminalClient.start(launch(directory, *argv, **more), deadline=boottime() + FAR)
+
+
+async def sh(directory: Path, script: str, **more: object) -> TerminalClient:
+    return await start(directory, "/bin/sh", "-c", script, **more)
+
+
+async def attach(terminal: TerminalClient) -> TerminalClient:
+    found = await TerminalClient.attach(terminal.path, key=KEY)
+    assert found is not None, "it is gone, or refuses"
+    return found
+
+
+async def end(*clients: TerminalClient) -> None:
+    """End a terminal, and close what was connected to it."""
+    assert await end_terminal(clients[0].path, key=KEY)
+    for client in clients:
+        client.close()
+
+
+async def remains(directory: Path) -> dict[str, object]:
+    """Wait until a terminal has ended; return what it has left."""
+    await eventually((directory / "ended").exists)
+    found: dict[str, object] = json.loads((directory / "ended").read_text())
+    return found
+
+
+class Reader:
+    """What one client has seen, from its first byte on without a gap."""
+
+    def __init__(self, terminal: TerminalClient) -> None:
+        self.terminal = terminal
+        self.seen = terminal.output
+        self.end = terminal.output_offset + len(terminal.output)
+
+    async def until(self, wanted: bytes) -> bytes:
+        """Read until something has been written; return all that was."""
+        async with asyncio.timeout(HANG_S):
+            while wanted not in self.seen:
+                event = await self.terminal.read()
+                assert isinstance(event, Output), (event, self.seen[-500:])
+                assert event.offset == self.end, "there is a gap"
+                self.seen += event.data
+                self.end += len(event.data)
+        return self.seen
+
+    async def rest(self) -> Ended | Replaced:
+        """Read until the end."""
+        async with asyncio.timeout(HANG_S):
+            while isinstance(event := await self.terminal.read(), Output):
+                self.seen += event.data
+                self.end = event.offset + len(event.data)
+        return event
