@@ -182,6 +182,7 @@ def test_tests_wait_with_one_patience() -> None:
     )
     # Each of these has its reason where it stands.
     allowed = {"chaos.py", "load.py", "test_leaving.py", "test_doors.py", "test_sessions.py"}
+    allowed |= {"tty.py", "dialogs.py"}  # a dialog that is drawn loses an Enter: it is tried again
     files = [file for file in (ROOT / "tests").rglob("*.py") if file.name not in allowed]
     found = [
         f"{file.name}: {match[0]}" for file in files for match in own.finditer(file.read_text())

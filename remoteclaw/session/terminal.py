@@ -216,12 +216,7 @@ async def _until_started(client: TerminalClient) -> str | None:
                     case Output(_, data):
                         printed = (printed + data)[-65_536:]
                     case Ended(status):
-                        said = " ".join(
-                            _ESCAPES.sub(b" ", printed).decode(errors="replace").split()
-                        )
-                        said = "".join(filter(str.isprintable, said))[-MOST_SAID:]
-                        what = f" (status {status})" if status is not None else ""
-                        return f"The program ended at its start{what}: {said or 'it said nothing'}"
+                        return _ended_at_start(status, printed)
                     case _:  # the gateway has taken it over: it is there
                         return None
         except TimeoutError:

@@ -113,8 +113,8 @@ MUTANTS = (
     ),
     Mutant(
         "the exit status of the program, forgotten",
-        before='return End(code, "The program',
-        after='return End(0, "The program',
+        before='code, f"The program has ended with',
+        after='0, f"The program has ended with',
         test="test_the_exit_status_is_the_program_s",
     ),
 )

@@ -70,6 +70,7 @@ MUTANTS = (
         before="if not (sys.stdin.isatty() and sys.stdout.isatty()):",
         after="if False:",
         test="test_what_is_typed_wrong_is_answered_by_one_sentence",
+        within="chat",
     ),
     Mutant(
         "help that waits for libraries",

@@ -5,7 +5,7 @@ from tests.mutants import Mutant
 MUTANTS = (
     Mutant(
         "a refusal that tells which agents there are",
-        before="if is_text and not (agent is None or agent in there) or not _is_place(subdir):",
+        before="if (is_text and not (agent is None or agent in there)) or not _is_place(subdir):",
         after="if False:",
         test="test_what_may_not_be_opened_is_one_sentence",
     ),
@@ -919,7 +919,7 @@ MUTANTS = (
     Mutant(
         "a notice that is said each second",
         before='name = f"terminal-{self.held.sid}-{about}"',
-        after='name = f"terminal-{boottime()}-{about}"\n        self._said_for = ""',
+        after='self._said_for, name = "", f"terminal-{boottime()}-{about}"',
         test="test_a_message_waits_for_who_watches_and_then_takes_the_turn",
     ),
     Mutant(

@@ -1402,8 +1402,8 @@ MUTANTS = (
     ),
     Mutant(
         "a turn that has ended and still does something",
-        before="'told', 'doing', 'progress')",
-        after="'told')",
+        before="'told', 'doing', 'progress',",
+        after="'told',",
         test="test_what_works_for_a_session_is_told_from_its_start_to_its_end",
     ),
     Mutant(

@@ -24,7 +24,7 @@ from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.processes import is_alive as is_there
 from tests.support.stack import Stack, message
 from tests.support.terminals import used_before
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 HOLD_S = 600.0
 SESSION_OF = "alice"
@@ -250,6 +250,6 @@ async def test_a_terminal_that_no_session_knows_is_ended(
     await stack.fleet.scripts.client.flushall()
 
     assert await end_unheld(stack.fleet.scripts, stack.home.runs) == 1
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         client = await TerminalClient.attach(Path(held.place.path), key=held.place.key)
         assert client is None or isinstance(await client.read(), Ended)
