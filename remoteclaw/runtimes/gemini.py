@@ -27,6 +27,9 @@ from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, Remedie
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.acp_turn import LogNote
 from remoteclaw.runtimes.base import inherit
+from remoteclaw.runtimes.gemini_chats import homes
+from remoteclaw.runtimes.gemini_launch import common_options, environment_of
+from remoteclaw.runtimes.gemini_terminal import GeminiTerminal
 from remoteclaw.runtimes.retry_time import retry_at_ms
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
@@ -83,6 +86,7 @@ class GeminiRuntime(AcpRuntime):
         keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         models="`gemini`, then /model",
     )
+    terminal = GeminiTerminal()
     may_load = False
     aside_modes = ()  # it has no tools then, and where it isn't trusted, no mode takes them away
     log = (
@@ -132,15 +136,8 @@ class GeminiRuntime(AcpRuntime):
         """Return the command line. What needs a permission is asked: we decide about it."""
         argv = [*spec.command, "--acp", "--approval-mode", "default"]
         argv += ["--include-directories", str(run_dir / FILES)]
-        if not spec.inherit_mcp:
-            # To gemini, a server that is named here needs no permission for any of its tools.
-            servers = spec.mcp_servers if spec.permissions != "deny" else ()
-            named = [self.server_name(name, spec) for name in servers]
-            argv += ["--allowed-mcp-server-names", ",".join(named) or "none"]
-        if spec.model:
-            argv += ["-m", spec.model]
-        trust = "true" if spec.trust_workspace else "false"
-        env = {**spec.env, "GEMINI_CLI_TRUST_WORKSPACE": trust}
+        argv += common_options(spec, [self.server_name(name, spec) for name in spec.mcp_servers])
+        env = environment_of(spec)
         return Launch(argv=tuple(argv), env=env, cwd=spec.workspace, session_id=session_id)
 
     def aside_place(self, spec: AgentSpec, run_dir: Path) -> str:
@@ -160,7 +157,7 @@ class GeminiRuntime(AcpRuntime):
     def forget(self, spec: AgentSpec, session: str) -> None:
         """Remove the file of a session, which has its whole id in the first line."""
         name = f"tmp/*/chats/session-*-{glob.escape(session[:8])}.jsonl"
-        for home in _homes(spec.env):
+        for home in homes(spec.env):
             for file in (home / ".gemini").glob(name):
                 with contextlib.suppress(OSError), file.open("rb") as lines:
                     if f'"sessionId":"{session}"'.encode() in lines.readline():
@@ -209,9 +206,9 @@ def trust_problem(workspace: str, env: Mapping[str, str], *, asks: bool) -> str 
 
     `asks` tells that commands need a permission.
     """
-    homes = _homes(env)
+    all_homes = set(homes(env))
     try:
-        found = next(_obeyed(Path(workspace), homes, asks=asks), None)
+        found = next(_obeyed(Path(workspace), all_homes, asks=asks), None)
     except _TooMany:
         why = f"{workspace} has more than {MOST_DIRECTORIES} directories to look through"
     else:
@@ -225,22 +222,18 @@ def trust_problem(workspace: str, env: Mapping[str, str], *, asks: bool) -> str 
     )
 
 
-def _homes(env: Mapping[str, str]) -> set[Path]:
-    return {Path(env[name]).expanduser() for name in ("GEMINI_CLI_HOME", "HOME") if env.get(name)}
-
-
 class _TooMany(Exception):
     """Raised for a workspace with too many directories."""
 
 
-def _obeyed(workspace: Path, homes: set[Path], *, asks: bool) -> Iterator[Path]:
+def _obeyed(workspace: Path, user_homes: set[Path], *, asks: bool) -> Iterator[Path]:
     """Yield what gemini would obey in a workspace that it trusts, and above and below it.
 
     Files of the user's own home are theirs, and count anyway.
     """
-    instructions = {_INSTRUCTIONS, *_configured(homes)}
+    instructions = {_INSTRUCTIONS, *_configured(user_homes)}
     anywhere = (*sorted(instructions), *((_GIT,) if asks else ()))
-    own = {*homes, *(home.resolve() for home in homes)}
+    own = {*user_homes, *(home.resolve() for home in user_homes)}
     above = {*workspace.parents, *workspace.resolve().parents}
     for directory in (workspace, *sorted(above)):
         if directory not in own:
@@ -256,9 +249,9 @@ def _present(directory: Path, names: tuple[str, ...]) -> Iterator[Path]:
     return (directory / name for name in names if os.path.lexists(directory / name))
 
 
-def _configured(homes: set[Path]) -> Iterator[str]:
+def _configured(user_homes: set[Path]) -> Iterator[str]:
     """Yield the names that settings outside of workspaces have for files of instructions."""
-    files = [home / ".gemini" / "settings.json" for home in homes]
+    files = [home / ".gemini" / "settings.json" for home in user_homes]
     for file in (*files, _SYSTEM / "settings.json", _SYSTEM / "system-defaults.json"):
         try:
             settings = orjson.loads(_COMMENTS.sub(r"\1", file.read_text(encoding="utf-8")))

@@ -20,7 +20,7 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.protocols import Capabilities
 from remoteclaw.runtimes import CLIS, create_cli_runtime, detect_runtime
 from remoteclaw.runtimes.gemini import trust_problem
-from remoteclaw.runtimes.opencode import plugin_problem
+from remoteclaw.runtimes.opencode_config import plugin_problem
 from remoteclaw.runtimes.wire import mapping
 
 __all__ = [

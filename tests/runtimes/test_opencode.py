@@ -13,7 +13,8 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, prompt_file
-from remoteclaw.runtimes.opencode import ASIDE, OpencodeRuntime
+from remoteclaw.runtimes.opencode import OpencodeRuntime
+from remoteclaw.runtimes.opencode_config import ASIDE
 from tests.support.bridges import acp_script, agent_bridge
 from tests.support.stack import message
 from tests.support.waiting import HANG_S

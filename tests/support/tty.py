@@ -3,22 +3,16 @@
 import asyncio
 import contextlib
 import os
-import re
 import signal
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pexpect
-import pyte
 
 from remoteclaw.protocols import Activity, Launch, TerminalWatch
+from remoteclaw.tty.screen import Screen
 from tests.support.waiting import HANG_S, eventually
 
 __all__ = ["Tty"]
-
-_OSC = re.compile(rb"\x1b\](\d+);([^\x07\x1b]*)(?:\x07|\x1b\\)")
-#: A sequence that the next read ends.
-_BEGUN = re.compile(rb"\x1b\][^\x07\x1b]*\x1b?\Z")
 
 
 class Tty:
@@ -29,10 +23,8 @@ class Tty:
         self.seen: list[Activity] = []
         """What it did, one after the other."""
         self._child = child
-        self._screen = _Screen(120, 32)
-        self._stream = pyte.ByteStream(self._screen)
-        self._rest = b""
-        self.has_ended = False
+        self._following: asyncio.Task[None]
+        self._screen = Screen(120, 32)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -49,17 +41,18 @@ class Tty:
         tty = cls(child, watch)
         loop = asyncio.get_running_loop()
         loop.add_reader(child.child_fd, tty._read)
-        following = asyncio.create_task(watch.run(tty._note))
+        tty._following = asyncio.create_task(watch.run(tty._note))
         try:
             yield tty
         finally:
-            following.cancel()
-            await asyncio.wait([following])
             await tty.end(signal.SIGKILL)
             child.close()
+            tty._screen.close()
 
     async def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End it, and wait until it has ended."""
+        self._following.cancel()
+        await asyncio.wait([self._following])
         if self._child.isalive():
             self._child.kill(number)
             await eventually(lambda: not self._child.isalive())
@@ -98,7 +91,7 @@ class Tty:
 
     def shown(self) -> str:
         """Return the screen."""
-        return "\n".join(line.rstrip() for line in self._screen.display).strip()
+        return self._screen.text().strip()
 
     def _note(self) -> None:
         if not self.seen or self.seen[-1] != self.watch.activity:
@@ -110,23 +103,12 @@ class Tty:
         except OSError:  # it has ended
             data = b""
         if not data:
-            self.has_ended = True
             asyncio.get_running_loop().remove_reader(self._child.child_fd)
             return
-        self._stream.feed(data)
-        whole = self._rest + data
-        self._rest = begun[0] if (begun := _BEGUN.search(whole)) else b""
-        for number, said in _OSC.findall(whole[: len(whole) - len(self._rest)]):
-            words = said.decode("utf-8", "replace")
-            if number in (b"0", b"2"):
-                self.watch.title(words)
+        if reply := self._screen.feed(data):
+            os.write(self._child.child_fd, reply)
+        for number, said in self._screen.take_said():
+            if number in (0, 2):
+                self.watch.title(said)
             else:
-                self.watch.osc(int(number), words)
-
-
-class _Screen(pyte.Screen):
-    """A screen that doesn't fail on private sequences of its library's one blind spot."""
-
-    def select_graphic_rendition(self, *attrs: int, private: bool = False, **_: Any) -> None:
-        if not private:
-            super().select_graphic_rendition(*attrs)
+                self.watch.osc(number, said)

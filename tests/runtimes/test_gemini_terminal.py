@@ -1,0 +1,336 @@
+"""Gemini's own program in a terminal: how it is started, and what it says of itself."""
+
+import hashlib
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.config.home import Home
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.protocols import AgentSpec, Launch, TranscriptItem
+from remoteclaw.runtimes.gemini import GeminiRuntime
+from remoteclaw.runtimes.gemini_chats import GeminiTranscript
+from remoteclaw.runtimes.gemini_terminal import GeminiTerminal, GeminiWatch
+from tests.conftest import required
+from tests.support.agents import ModelServerProcess
+from tests.support.bridges import agent_bridge
+from tests.support.stack import message
+from tests.support.tty import Tty
+
+ID = "8e7203f5-0e99-4388-b6fa-bf6d7fe5c040"
+READY, WORKING = "◇  Ready (work)      ", "✦  Working… (work)    "
+SILENT, ASKING = "⏲  Working… (work)     ", "✋  Action Required (work)"
+
+
+def spec(home: Path, **more: Any) -> AgentSpec:
+    given = AgentSpec(
+        runtime="gemini",
+        command=("gemini",),
+        workspace="/w",
+        env={"HOME": str(home), "NO_COLOR": "1", "GEMINI_DEBUG_LOG_FILE": "/dev/stderr"},
+    )
+    return replace(given, **more)
+
+
+def launched(directory: Path, *, id_: str | None = None, prompt: str = "", **more: Any) -> Launch:
+    run_dir = directory / "run"
+    run_dir.mkdir()
+    given = spec(directory, **more)
+    return GeminiTerminal().launch(given, session_id=id_, prompt=prompt, run_dir=run_dir)
+
+
+# -- the start ------------------------------------------------------------------------------------
+
+
+def test_a_terminal_is_started_as_turns_are(directory: Path) -> None:
+    given = spec(directory, model="flash", inherit_mcp=False, trust_workspace=True)
+    turn = GeminiRuntime().launch(given, session_id=None, fork=False, run_dir=directory / "run")
+    launch = launched(directory, model="flash", inherit_mcp=False, trust_workspace=True)
+
+    assert {"--allowed-mcp-server-names", "none", "-m", "flash", "default"} < set(launch.argv)
+    assert launch.argv[-2:] == turn.argv[-2:]
+    assert launch.env["GEMINI_CLI_TRUST_WORKSPACE"] == "true"
+    assert launch.env.keys() == turn.env.keys() - {"NO_COLOR", "GEMINI_DEBUG_LOG_FILE"}
+
+
+@pytest.mark.parametrize(
+    ("permissions", "mode"),
+    [("ask", "default"), ("edits", "default"), ("auto", "yolo"), ("deny", "default")],
+)
+def test_its_permissions_are_those_of_the_agent(
+    directory: Path, permissions: str, mode: str
+) -> None:
+    argv = launched(directory, permissions=permissions).argv
+
+    assert argv[argv.index("--approval-mode") + 1] == mode
+    assert ("--policy" in argv) is (permissions == "deny")
+
+
+def test_a_conversation_that_gemini_has_lost_begins_anew_under_another_id(directory: Path) -> None:
+    chat = Chat(directory)
+    lost = launched(directory, id_=ID, prompt="--help")
+    assert lost.session_id != ID
+    assert f"--session-id={lost.session_id}" in lost.argv
+    assert lost.argv[-1] == "--prompt-interactive=--help", "a prompt is never an option"
+
+    chat.say("user", "plum")
+    for place, is_kept in (("/w", True), ("/elsewhere", False)):
+        again = directory / place[1:]
+        again.mkdir()
+        kept = launched(again, id_=ID, env={"HOME": str(directory)}, workspace=place)
+        assert (f"--resume={ID}" in kept.argv) is is_kept
+        assert (kept.session_id == ID) is is_kept
+
+
+# -- what it does ---------------------------------------------------------------------------------
+
+
+def titled(watch: GeminiWatch, title: str) -> str:
+    """Have it set a title; return what it does."""
+    watch.title(title)
+    return watch.activity
+
+
+async def looked(watch: GeminiWatch) -> str:
+    """Look at its files; return what it does."""
+    await watch.look()
+    return watch.activity
+
+
+@pytest.fixture
+def chat(directory: Path) -> "Chat":
+    return Chat(directory)
+
+
+async def test_a_title_alone_says_nothing_of_rest(directory: Path, chat: "Chat") -> None:
+    """The dialog of its sign-in has the title of idleness: Enter there would choose."""
+    launch = launched(directory, id_=None)
+    watch = chat.watch(conversation=launch.session_id)
+    watch.title(READY)
+    assert await looked(watch) == "unknown"
+    assert not watch.is_ready
+
+    Chat(directory, launch.session_id or "")
+    assert await looked(watch) == "idle"
+    assert watch.is_ready
+    for title, activity in {WORKING: "busy", SILENT: "busy", ASKING: "waiting"}.items():
+        assert titled(watch, title) == activity
+    for title in ("", "Gemini CLI (work)", "~/work"):
+        assert titled(watch, title) == "unknown", "the user may have turned its signs off"
+
+
+async def test_a_record_of_before_is_no_sign_of_a_gemini_that_resumes_it(
+    directory: Path, chat: "Chat"
+) -> None:
+    chat.say("user", "plum")
+    os.utime(chat.file, (1, 1))
+    launched(directory, id_=ID)
+    watch = chat.watch()
+    watch.title(READY)
+    assert await looked(watch) == "unknown"
+
+    chat.write({"$set": {"sessionId": ID}})
+    assert await looked(watch) == "idle"
+
+
+async def test_what_is_typed_at_rest_may_open_a_menu_also_for_the_next_gateway(
+    directory: Path, chat: "Chat"
+) -> None:
+    chat.say("user", "plum")
+    launched(directory, id_=ID)
+    chat.write({"$set": {"sessionId": ID}})
+    watch = chat.watch()
+    await watch.look()
+    watch.title(READY)
+    watch.typed()
+    assert watch.activity == "unknown"
+
+    following = chat.watch()
+    following.title(WORKING)  # which the screen of before is told again
+    following.title(READY)
+    assert await looked(following) == "unknown"
+    following.title(ASKING)
+    following.typed()
+    assert await looked(following) == "waiting", "any key may have been pressed"
+    assert titled(following, READY) == "idle"
+
+
+async def test_it_is_not_idle_before_it_has_taken_up_the_prompt_of_its_start(
+    directory: Path, chat: "Chat"
+) -> None:
+    chat.say("user", "plum")
+    launched(directory, id_=ID, prompt="go on")
+    chat.write({"$set": {"sessionId": ID}})
+    watch = chat.watch()
+    await watch.look()
+    assert titled(watch, READY) == "unknown"
+    watch.title(WORKING)
+    assert titled(watch, READY) == "idle"
+
+
+# -- its record -----------------------------------------------------------------------------------
+
+
+class Chat:
+    """A file of gemini's for one conversation."""
+
+    def __init__(self, directory: Path, id_: str = ID, minute: str = "2026-11-23T09-37") -> None:
+        self.directory = directory
+        chats = directory / ".gemini" / "tmp" / "work" / "chats"
+        chats.mkdir(parents=True, exist_ok=True)
+        self.file = chats / f"session-{minute}-{id_[:8]}.jsonl"
+        project = hashlib.sha256(b"/w").hexdigest()
+        self.write({"sessionId": id_, "projectHash": project, "kind": "main"})
+        self.write({"$set": {"messages": [CONTEXT], "lastUpdated": AT}})
+
+    def watch(self, *, conversation: str | None = ID) -> GeminiWatch:
+        return GeminiTerminal().watch(
+            run_dir=self.directory / "run",
+            workspace="/w",
+            env={"HOME": str(self.directory)},
+            conversation=conversation,
+        )
+
+    def write(self, record: dict[str, Any]) -> None:
+        with self.file.open("ab") as file:
+            file.write(orjson.dumps(record) + b"\n")
+
+    def say(self, kind: str, said: Any, id_: str = "m1", **more: Any) -> None:
+        content = [{"text": said}] if kind == "user" and isinstance(said, str) else said
+        self.write({"id": id_, "timestamp": AT, "type": kind, "content": content, **more})
+        self.write({"$set": {"lastUpdated": AT}})
+
+
+AT = "2026-11-23T09:37:44.045Z"
+CONTEXT = {"id": "c", "type": "user", "content": [{"text": "<session_context>\nThis is the Ge"}]}
+CALLS = [
+    {"id": "t1", "name": "run_shell_command", "args": {"command": "touch  x"}, "timestamp": AT},
+    {"id": "t2", "name": "read_file", "args": {"file_path": "/w/a"}},
+]
+
+
+def test_each_item_comes_once_however_often_gemini_writes_it(chat: Chat) -> None:
+    """As it wrote this: a tool that is denied has it write the conversation again."""
+    transcript = GeminiTranscript(ID, {"HOME": str(chat.directory)})
+    seen: list[TranscriptItem] = []
+    position = ""
+
+    def read() -> None:
+        nonlocal position
+        items, position = transcript.read(position)
+        seen.extend(items)
+
+    assert not transcript.is_there
+    chat.say("user", '[remoteclaw {"id": "1"}]\n\nplum', "m1")
+    read()
+    chat.say("gemini", "I will.", "m2")
+    read()
+    chat.say("gemini", "I will.", "m2", toolCalls=CALLS[:1])
+    read()
+    chat.say("gemini", "I will.", "m2", toolCalls=CALLS)
+    chat.say("user", [{"functionResponse": {"id": "t2"}}], "m3")
+    chat.say("info", "Request cancelled.", "m4")
+    chat.say("info", "", "m5")
+    read()
+    before = position
+    chat.say("user", [*CONTEXT["content"], {"text": "plum"}], "n1")
+    chat.say("gemini", [{"text": "I will."}], "n2")
+    read()
+    assert position == before, "half of what is written again"
+    chat.write({"$set": {"messages": [{"id": "n1"}, {"id": "n2"}]}})
+    chat.write({"sessionId": ID, "kind": "main"})  # it is resumed
+    chat.write({"$set": {"messages": [CONTEXT, {"id": "n2", "type": "gemini"}]}})
+    chat.say("user", "expanded", "m6", displayContent=[{"text": "read @a"}])
+    with chat.file.open("ab") as file:
+        file.write(b'{"id":"m7","type":"gemini","content":"ha')
+    read()
+    read()
+
+    assert [(item.id, item.kind, item.name, item.text) for item in seen] == [
+        ("m1", "user", "", "plum"),
+        ("m2", "agent", "", "I will."),
+        ("t1", "tool", "run_shell_command", "touch x"),
+        ("t2", "tool", "read_file", "/w/a"),
+        ("m4", "notice", "", "Request cancelled."),
+        ("m6", "user", "", "read @a"),
+    ]
+    assert seen[0].at_ms == 1795426664045
+    assert transcript.read("")[0] == seen
+    assert transcript.is_there
+    assert transcript.read(transcript.end())[0] == []
+
+
+def test_a_conversation_is_where_it_was_begun(chat: Chat) -> None:
+    """Each process that resumes it in another minute adds a file, in which nothing is said."""
+    chat.say("user", "plum")
+    Chat(chat.directory, minute="2026-11-23T09-40")
+    other = Chat(chat.directory, f"{ID[:-1]}1", minute="2026-11-23T08-00")
+    other.say("user", "of another, whose id begins alike")
+
+    items, _ = GeminiTranscript(ID, {"HOME": str(chat.directory)}).read("")
+
+    assert [item.text for item in items] == ["plum"]
+
+
+# -- the real one ---------------------------------------------------------------------------------
+
+
+async def test_gemini_goes_from_a_turn_to_a_terminal_and_from_the_record_back(
+    model_server: ModelServerProcess, home: Home
+) -> None:
+    cli = required("gemini", model_server)
+    runtime, terminal = GeminiRuntime(), GeminiTerminal()
+    signed_in = Path(os.environ["HOME"], ".gemini", "settings.json")
+    signed_in.parent.mkdir()
+    signed_in.write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
+    env = {**runtime.environment(os.environ), **cli.env}
+    about: dict[str, Any] = {"command": cli.command, "env": env, "model": cli.model_name}
+    async with agent_bridge(home, "gemini", **about) as (bridge, keeper, session_map):
+        await bridge.handle(message("SAY: plum"))
+        await keeper.discard()
+        (conversation,) = session_map.values()
+        workspace = str(home.path / "work")
+        given = runtime.fitted(AgentSpec(runtime="gemini", workspace=workspace, **about))
+        run_dir = home.path / "terminals" / "s"
+        run_dir.mkdir(parents=True)
+        record = terminal.transcript(conversation, workspace=workspace, env=env)
+        position = record.end()
+        launch = terminal.launch(given, session_id=conversation, prompt="RECALL", run_dir=run_dir)
+        watch = terminal.watch(
+            run_dir=run_dir,
+            workspace=workspace,
+            env=terminal.places(env),
+            conversation=conversation,
+        )
+
+        async with Tty.running(launch, watch) as tty:
+            await tty.becomes("idle")
+            assert tty.seen == ["unknown", "busy", "idle"], "it takes up its prompt"
+            await tty.submit("SHELL: touch x")
+            await tty.becomes("waiting")
+            await tty.type("\x1b")
+            await tty.becomes("idle")
+            await tty.submit("SAY: quince")
+            await tty.becomes("idle")
+            await tty.end(signal.SIGTERM)
+        items, _ = record.read(position)
+        again = await bridge.handle(message("SAY: fig"))
+
+    recalled = items.pop(1)
+    assert "SAY: plum" in recalled.text, "it remembers the turn"
+    assert [(item.kind, item.text) for item in items] == [
+        ("user", "RECALL"),
+        ("user", "SHELL: touch x"),
+        ("tool", "touch x"),
+        ("notice", "Request cancelled."),
+        ("user", "SAY: quince"),
+        ("agent", "quince"),
+    ]
+    assert not Path(workspace, "x").exists()
+    # So the session goes on from its record, as after any process of gemini's.
+    assert again.error_category is ErrorCategory.SESSION_EXPIRED
