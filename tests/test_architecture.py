@@ -93,7 +93,7 @@ def test_every_mutant_has_its_place(room: str) -> None:
     """`scripts/mutants` takes minutes; that each of them can be made is seen here."""
     sources, tests = sources_of(room), index_of_tests()
     lua = import_module("lupa.lua51").LuaRuntime()
-    parse = {".py": ast.parse, ".lua": lua.compile}
+    parse = {".py": ast.parse, ".lua": lua.compile, ".js": str}
     for mutant in mutants_of(room):
         found = places(mutant, sources)
         assert len(found) == 1, f"{mutant.name}: {found or mutant.before}"

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 #: Rooms whose files aren't simply all modules of the package of the same name.
 _FILES = {
+    "page_scripts": "remoteclaw/gateway/page/static/*.js",
     "scripts": "remoteclaw/fleet/scripts/*.lua",
     "vocabulary": "remoteclaw/*.py",
     "workers": "workers/*.py",

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
 from remoteclaw.tools.base import Scope
@@ -15,7 +16,7 @@ from tests.support.doors import Door
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S
 
-__all__ = ["DESK", "PHONE", "installed", "launched", "logged_in", "write"]
+__all__ = ["DESK", "PHONE", "faults_of", "installed", "launched", "logged_in", "write"]
 
 #: The variable that names a Chromium, and what one is called that is installed.
 VARIABLE, NAMES = "REMOTECLAW_TEST_CHROMIUM", ("chromium", "chromium-browser", "google-chrome")
@@ -76,6 +77,18 @@ async def write(page: Page, text: str) -> None:
     """Send a message in the chat."""
     await page.get_by_label("Message", exact=True).fill(text)
     await page.keyboard.press("Enter")
+
+
+async def faults_of(page: Page) -> AsyncIterator[str]:
+    """Yield what axe finds wrong with what is shown."""
+    await page.set_viewport_size(PHONE)
+    await page.emulate_media(color_scheme="dark")
+    for _ in range(2):
+        found = await Axe().run(page)
+        if found.violations_count:
+            yield f"{page.url}: {found.generate_report()}"
+        await page.set_viewport_size(DESK)
+        await page.emulate_media(color_scheme="light")
 
 
 async def _try() -> None:

@@ -13,6 +13,7 @@ from remoteclaw.fleet import keys
 from tests.support.browser import logged_in
 from tests.support.doors import opened
 from tests.support.leases import begun
+from tests.support.panes import Pane, Runs, frame, pane_opened, terminal_shown
 from tests.support.stack import Stack
 from tests.support.talks import Talk
 from tests.support.vectors import VECTORS
@@ -75,6 +76,46 @@ async def test_no_transcript_runs_anything_or_asks_for_anything(
         await expect(page.locator("main img, main svg")).to_have_count(0)
         assert ran == []
         own = (door.url, f"ws{door.url.removeprefix('http')}", "blob:")
+        assert [url for url in asked if not url.startswith(own)] == []
+
+
+async def test_nothing_that_a_program_in_a_terminal_prints_becomes_markup(
+    browser: Browser, stack: Stack
+) -> None:
+    """As its rows, its title, its links, what it offers for copying and what it waits for."""
+    links = "javascript:pwned()| javascript:pwned()|JaVaScRiPt:pwned()|vbscript:pwned()|x"
+    links += "|data:text/html,<script>pwned()</script>|//evil.example/x|file:///etc/passwd"
+    texts = [*VECTORS, "\u202e<b>", "\x1b]0;<script>pwned()</script>\x07"]
+    runs: list[Runs] = [
+        [[text, {"fg": "red;background:url(//evil.example)", "bg": text}]] for text in texts
+    ]
+    runs[0] = [[link, {"l": link}] for link in links.split("|")]
+    runs[1] = [["good", {"l": "https://good.example/?a=<b>"}]]
+    pane = Pane()
+    async with pane_opened(stack, pane) as door, logged_in(browser, stack, door) as page:
+        ran, asked = await watched(page)
+        pane.live(waiting_for=VECTORS[0], activity="waiting", writer=VECTORS[0], viewers=2)
+        await terminal_shown(page)
+        for first in range(0, len(runs), 200):
+            shown = dict(enumerate(runs[first : first + 200]))
+            pane.show(**frame(shown, rows=200, revision=first + 2, title=VECTORS[first]))
+            pane.tell("terminal.clipboard", {"text": VECTORS[first]})
+            await expect(page.locator(".tty-title")).to_have_text(VECTORS[first])
+            await page.evaluate("new Promise(requestAnimationFrame)")
+            drawn = await page.locator(".tty-lines .tty-row").all_text_contents()
+            assert drawn[: len(shown)] == ["".join(run[0] for run in row) for row in shown.values()]
+            if first:
+                continue
+            (link,) = await page.locator(".terminal a").all()
+            assert await link.get_attribute("href") == "https://good.example/?a=%3Cb%3E"
+            assert await link.get_attribute("rel") == "noopener noreferrer"
+        tags = "[...new Set([...document.querySelectorAll('.tty-lines *')].map((e) => e.tagName))]"
+        assert set(await page.evaluate(tags)) <= {"DIV", "SPAN", "A"}
+        attributes = """[...new Set([...document.querySelectorAll(".tty-lines *")].flatMap(
+          (each) => each.getAttributeNames()))]"""
+        assert set(await page.evaluate(attributes)) <= {"class", "href", "target", "rel", "style"}
+        assert ran == []
+        own = (door.url, f"ws{door.url.removeprefix('http')}")
         assert [url for url in asked if not url.startswith(own)] == []
 
 

@@ -1,16 +1,14 @@
 """The page on a phone, without a mouse, and for those who listen to it."""
 
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.support.bridges import claude_script
-from tests.support.browser import DESK, PHONE, logged_in, write
+from tests.support.browser import PHONE, faults_of, logged_in, write
 from tests.support.day import EXPLAINED
 from tests.support.doors import opened
 from tests.support.stack import Stack
@@ -241,15 +239,3 @@ async def test_axe_finds_nothing_on_any_view(
         await expect(page.get_by_role("main")).to_contain_text("You are logged out.")
         faults += [fault async for fault in faults_of(page)]
     assert not faults, "\n".join(faults)
-
-
-async def faults_of(page: Page) -> AsyncIterator[str]:
-    """Yield what axe finds wrong with what is shown."""
-    await page.set_viewport_size(PHONE)
-    await page.emulate_media(color_scheme="dark")
-    for _ in range(2):
-        found = await Axe().run(page)
-        if found.violations_count:
-            yield f"{page.url}: {found.generate_report()}"
-        await page.set_viewport_size(DESK)
-        await page.emulate_media(color_scheme="light")

@@ -20,6 +20,7 @@ const badge = el("span", { class: "badge", hidden: true });
 let title = "";
 let view = null;
 let wasConnected = false;
+let hasRung = false;  // a terminal's bell, while nobody looked
 
 const places = {
   "": { title: "Chat", open: () => chatView(link, asks) },
@@ -43,9 +44,17 @@ function entitle() {
   badge.hidden = !open;
   badge.textContent = count(open);
   badge.parentElement?.setAttribute("aria-label", open ? `Requests, ${count(open)} open` : "Requests");
-  document.title = `${open ? `(${count(open)}) ` : ""}${title} · RemoteClaw`;
+  document.title = `${hasRung ? "🔔 " : ""}${open ? `(${count(open)}) ` : ""}${title} · RemoteClaw`;
 }
 asks.addEventListener("change", entitle);
+
+/** Have the window's title say that a terminal's bell has rung, until a person looks. */
+function ring(isRinging) {
+  hasRung = isRinging;
+  entitle();
+}
+addEventListener("terminal-bell", () => ring(!document.hasFocus()));
+addEventListener("focus", () => ring(false));
 
 /** Return what a part of an address says; one that a person has broken says itself. */
 function decoded(part) {

@@ -8,6 +8,7 @@ import { el, fill, heard, id, rendered, stamp } from "./dom.js";
 import { owns } from "./keys.js";
 import { marks } from "./marks.js";
 import { download, took, written } from "./messages.js";
+import { terminalToggle } from "./terminal_toggle.js";
 
 const PERSON = "remoteclaw.person";
 
@@ -33,6 +34,7 @@ export function chatView(link, asks, conversation = null) {
   let last = null;  // the last event that is known
   let first = null;  // the event with which begins what is shown
   let isNews = false;  // whether what is told happens now
+  let terminal = null;
   let answered = null;  // the turn whose answer came last
 
   async function connected() {
@@ -55,7 +57,10 @@ export function chatView(link, asks, conversation = null) {
     here = opened;
     owns(here.sessionKey);
     frame.title.textContent = `Chat with ${here.agent}`;
-    if (!panel.children.length) panel.append(aboutSession(link, here.sessionKey).element);
+    if (!panel.children.length) {
+      terminal = terminalToggle(link, here.sessionKey, frame.element);
+      panel.append(terminal.element, aboutSession(link, here.sessionKey).element);
+    }
     frame.grown(() => {
       if (here.isAfresh) forget();
       // Of an opening before, and of what happens now, some may have come first.
@@ -215,6 +220,7 @@ export function chatView(link, asks, conversation = null) {
   function close() {
     asks.removeEventListener("change", asked);
     writing.close();
+    terminal?.close();
     if (here) link.call("sessions.unsubscribe", { sessionKey: here.sessionKey }).catch(() => {});
   }
 

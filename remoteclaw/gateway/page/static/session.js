@@ -6,6 +6,7 @@ import { conversationFrame } from "./conversation.js";
 import { ago } from "./dom.js";
 import { item } from "./messages.js";
 import { sessionWriting } from "./session_writing.js";
+import { terminalToggle } from "./terminal_toggle.js";
 
 /** How many items are read at once, and of a turn that has ended. */
 const PAGE = 200, OF_TURN = 60;
@@ -20,6 +21,8 @@ export function sessionView(link, sessionKey, asks) {
     panel: about.element,
     below: [waiting.element, writing.element],
   });
+  const terminal = terminalToggle(link, sessionKey, frame.element);
+  frame.about.after(terminal.element);
   const known = new Set();
   let key = null, agent = "agent";
 
@@ -90,6 +93,7 @@ export function sessionView(link, sessionKey, asks) {
 
   function close() {
     waiting.close();
+    terminal.close();
     link.call("sessions.unsubscribe", { sessionKey }).catch(() => {});
   }
 

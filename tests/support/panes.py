@@ -1,0 +1,203 @@
+"""A stand-in for terminals behind a real gateway: frames of the test's own, for the real page.
+
+It is asked through the gateway's real doors, which check parameters, scopes and results; it has one
+keyboard, and notes what it was asked.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from playwright.async_api import Page, expect
+
+from remoteclaw.errors import CallRefused
+from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.methods import HANDLERS
+from remoteclaw.tools import terminals as contract
+from remoteclaw.tools.catalog import METHODS, Result
+from tests.support.doors import Door, opened
+from tests.support.stack import Stack
+
+__all__ = ["MODES", "Pane", "Runs", "frame", "pane_opened", "terminal_shown"]
+
+MODES = {
+    **{"paste": True, "appCursor": False, "appKeypad": False, "kitty": 0, "modifyOther": 0},
+    **{"mouse": 0, "sgrMouse": False, "focus": False, "alternate": False},
+}
+Runs = list[list[Any]]
+
+
+def frame(
+    lines: Mapping[int, Runs] | None = None,
+    *,
+    revision: int = 1,
+    since: int | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return a frame of 40 × 8 cells."""
+    cursor = {"row": 0, "col": 0, "visible": True, "shape": "block"}
+    about = {"revision": revision, "since": since, "cols": 40, "rows": 8, "cursor": cursor}
+    known = {str(row): runs for row, runs in (lines or {}).items()}
+    every = map(str, range(more.get("rows", 8)))
+    rows = {row: known.get(row, []) for row in every} if since is None else known
+    return {**about, "lines": rows, "title": "", "modes": MODES, "history": 0, **more}
+
+
+@dataclass
+class Pane:
+    """One terminal, of whatever session is asked for."""
+
+    record: dict[str, Any] | None = None
+    screen: dict[str, Any] = field(default_factory=frame)
+    past: list[Runs] = field(default_factory=list)
+    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    """What it was asked, in order, without the terminal."""
+    refuses: dict[str, CallRefused] = field(default_factory=dict)
+    """What is refused, by the method."""
+    may_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Until it is set, an opening takes its time."""
+    viewers: dict[Any, None] = field(default_factory=dict)
+    typist: Any = None
+
+    def __post_init__(self) -> None:
+        """Have openings take no time."""
+        self.may_open.set()
+
+    def calls(self, *methods: str) -> list[dict[str, Any]]:
+        """Return with what methods were called."""
+        return [params for name, params in self.asked if name in methods]
+
+    @property
+    def typed(self) -> list[Any]:
+        """What was typed and pasted, in order."""
+        return [
+            one
+            for each in self.calls("terminals.type", "terminals.paste")
+            for one in each.get("keys") or [{"paste": each["text"]}]
+        ]
+
+    def live(self, **fields: Any) -> None:
+        """Have it live, and tell who watches."""
+        self.change(**{"state": "live", "reason": "", **fields})
+
+    def change(self, **fields: Any) -> None:
+        """Change its record, and tell who watches."""
+        self.record = {**(self.record or dict(_RECORD)), **fields}
+        self.tell("terminal.state", self.told().told())
+
+    def show(self, **frame_of: Any) -> None:
+        """Tell who watches a frame, as it is."""
+        self.tell("terminal.screen", {**frame_of})
+
+    def tell(self, event: str, payload: dict[str, Any]) -> None:
+        """Tell all who watch."""
+        for viewer in list(self.viewers):
+            viewer.tell(event, {"sid": (self.record or _RECORD)["sid"], **payload})
+
+    def told(self) -> contract.Terminal:
+        """Return the record as it is told."""
+        if self.record is None:
+            raise CallRefused("NOT_FOUND", "No terminal was opened in this session.")
+        return contract.Terminal(**self.record)
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return what answers the methods."""
+        return {method.name: self._handler(method.name) for method in contract.METHODS}
+
+    def _handler(self, name: str) -> Handler:
+        async def answer(call: Call, params: Any) -> Result:
+            about = params.model_dump(exclude_unset=True)
+            about.pop("sid", None)
+            self.asked.append((name, about))
+            if name in self.refuses:
+                raise self.refuses[name]
+            handle = getattr(self, f"_{name.partition('.')[2]}", None)
+            if handle is not None:
+                result: Result = await handle(call, params)
+                return result
+            return self.told()
+
+        return answer
+
+    async def _open(self, call: Call, params: contract.OpenTerminalParams) -> Result:
+        await self.may_open.wait()
+        is_new = self.record is None or self.record["state"] not in ("starting", "live")
+        if is_new:
+            self.record = {**_RECORD, "session_key": params.session, "state": "starting"}
+        return contract.OpenedTerminal(terminal=self.told(), created=is_new, waits=False)
+
+    async def _watch(self, call: Call, _params: contract.TerminalParams) -> Result:
+        record = self.told()
+        if record.state not in ("starting", "live"):
+            raise CallRefused("CONFLICT", "It is not open.")
+        events: Any = call.events
+        self.viewers[events] = None
+        events.tell("terminal.screen", {"sid": record.sid, **self.screen, "since": None})
+        return record
+
+    async def _leave(self, call: Call, _params: contract.TerminalParams) -> Result:
+        self.viewers.pop(call.events, None)
+        if call.events is self.typist:
+            self.typist = None
+            self.change(writer="")
+        return self.told()
+
+    async def _screen(self, _call: Call, _params: contract.TerminalParams) -> Result:
+        return contract.Screen(sid=self.told().sid, frame=self.screen, text="")
+
+    async def _history(self, _call: Call, params: contract.HistoryParams) -> Result:
+        rows = self.past[params.start : params.start + params.count]
+        sid = self.told().sid
+        return contract.HistoryRows(sid=sid, start=params.start, total=len(self.past), rows=rows)
+
+    async def _take(self, call: Call, params: contract.TakeParams) -> Result:
+        if self.typist not in (None, call.events) and not params.force:
+            raise CallRefused("CONFLICT", "Another one types.")
+        self.typist = call.events
+        self.change(writer=call.operator.name)
+        return self.told()
+
+    async def _type(self, call: Call, _params: contract.TypeParams) -> Result:
+        if self.typist is not call.events:
+            raise CallRefused("CONFLICT", "Another one types here now.")
+        return self.told()
+
+    _paste = _resize = _type
+
+    async def _park(self, _call: Call, _params: contract.ParkParams) -> Result:
+        self.change(state="parked", resumable=True, writer="")
+        self.tell("terminal.gone", {"record": self.told().told()})
+        self.viewers.clear()
+        return self.told()
+
+    async def _end(self, _call: Call, _params: contract.TerminalParams) -> Result:
+        self.change(state="exited", writer="", exit=0)
+        return self.told()
+
+    async def _input(self, _call: Call, _params: contract.InputParams) -> Result:
+        return contract.InputResult(submitted=True)
+
+
+_RECORD: dict[str, Any] = {
+    **{"sid": "5" * 32, "session_key": "", "agent": "main", "name": "main", "host": "here"},
+    **{"state": "live", "reason": "", "activity": "idle", "waiting_for": "", "title": ""},
+    **{"opened_by": "ada", "writer": "", "viewers": 1, "cols": 40, "rows": 8, "exit": None},
+    **{"conversation": None, "resumable": False, "since_ms": 1, "opened_ms": 1},
+}
+
+
+@contextlib.asynccontextmanager
+async def pane_opened(stack: Stack, pane: Pane) -> AsyncIterator[Door]:
+    """Have a gateway answer whose terminals the test stands in for."""
+    methods = {name: one for name, one in METHODS.items() if name in HANDLERS}
+    methods |= {method.name: replace(method) for method in contract.METHODS}
+    async with opened(stack, {**HANDLERS, **pane.handlers()}, methods=methods) as door:
+        yield door
+
+
+async def terminal_shown(page: Page) -> None:
+    """Go from the conversation to its terminal."""
+    await page.get_by_role("button", name="Terminal", exact=True).click()
+    await expect(page.locator(".terminal .tty-state")).not_to_have_text("Looking…")
