@@ -12,6 +12,7 @@ from remoteclaw.cli.agents import agents
 from remoteclaw.cli.archive import stop
 from remoteclaw.cli.asks import asks
 from remoteclaw.cli.attach import attach
+from remoteclaw.cli.audit import audit
 from remoteclaw.cli.channel import channel
 from remoteclaw.cli.chat import chat
 from remoteclaw.cli.config import config
@@ -55,7 +56,7 @@ SECTIONS = {
         cron,
         usage,
     ),
-    "Settings and Rights": (config, agents, channel, pairing, policy, token),
+    "Settings and Rights": (config, agents, channel, pairing, policy, token, audit),
     "When Something Is Wrong": (status, doctor, deadletters, replies),
     "Parts of a Fleet": (worker, gateway, sweep, dashboard, mcp, service),
 }

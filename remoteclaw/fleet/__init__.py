@@ -9,6 +9,7 @@ from typing import Self
 
 from remoteclaw.fleet.accounts import Accounts
 from remoteclaw.fleet.asks import Asks
+from remoteclaw.fleet.audit import Audit
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.calls import ToolCalls
 from remoteclaw.fleet.connection import Scripts, open_redis
@@ -47,6 +48,7 @@ class Fleet:
     receipts: Receipts
     blobs: Blobs
     asks: Asks
+    audit: Audit
     inbound: Inbound
     leases: Leases
     logins: Logins
@@ -88,6 +90,7 @@ class Fleet:
             receipts=Receipts(scripts),
             blobs=blobs,
             asks=asks,
+            audit=Audit(scripts),
             inbound=Inbound(scripts, waker),
             dead_letters=DeadLetters(scripts, waker),
             calls=ToolCalls(scripts, waker),

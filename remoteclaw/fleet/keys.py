@@ -60,6 +60,8 @@ ASKING = "rc:asking"
 LETTING_GO = "rc:letgo"
 #: Hash: operators' tokens for the gateway, by id, as JSON; secrets as digests alone.
 TOKENS = "rc:tokens"
+#: Stream: what was done with terminals, and refused, as JSON: the newest 10,000 or so.
+AUDIT = "rc:audit"
 #: Sorted set: the ids of revoked JSON Web Tokens, by when the last of them has ended.
 JWT_GONE = "rc:jwt:gone"
 #: String: in place of a key that a script is not given; never written.

@@ -6,7 +6,7 @@ It keeps no state but its clients' connections, so any number of gateways serve 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
 from remoteclaw.commands.answering import carry_out_changes
@@ -14,6 +14,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
+from remoteclaw.gateway.auditing import Auditing
 from remoteclaw.gateway.auth import Authenticator
 from remoteclaw.gateway.call import Handler, Subscriber
 from remoteclaw.gateway.consoles import Consoles
@@ -41,16 +42,6 @@ CARRY_OUT_S = 2.0
 FINISH_S, FAREWELL_S = 0.8, 0.3
 
 log = logging.getLogger(__name__)
-
-
-#: Yields the raw output of a session's terminal from an offset on, or from the oldest that is kept:
-#: the offset of each part, and the part.
-Output = Callable[[str, int | None], AsyncGenerator[tuple[int, bytes], None]]
-
-
-async def _no_output(_sid: str, _offset: int | None) -> AsyncGenerator[tuple[int, bytes], None]:
-    raise CallRefused("UNAVAILABLE", "There are no terminals here.")
-    yield  # it is a generator
 
 
 class Client(Audience, Protocol):
@@ -99,8 +90,7 @@ class Gateway:
         )
         self.consoles = Consoles(fleet)
         self.page_chats = PageChats(fleet, home, config, self.feeds)
-        self.output: Output = _no_output
-        """Returns the raw output of a terminal."""
+        self._auditing = Auditing(fleet.audit)
         self.clients: set[Client] = set()
         self._is_empty = asyncio.Event()
         self._is_empty.set()
@@ -116,7 +106,7 @@ class Gateway:
         subscriber: Subscriber | None = None,
     ) -> tuple[Result, list[dict[str, Any]]]:
         """Answer one call within the limits, as `Dispatcher.call()` does, and count it."""
-        outcome = "CANCELLED"
+        outcome, result = "CANCELLED", None
         try:
             async with self.calls.one(principal):
                 answer = await self.dispatcher.call(
@@ -127,13 +117,14 @@ class Gateway:
                     session_key=session_key,
                     subscriber=subscriber,
                 )
-            outcome = "ok"
+            outcome, result = "ok", answer[0]
             return answer
         except CallRefused as refusal:
             outcome = refusal.code
             raise
         finally:
             self.meters.called(name, outcome)
+            await self._auditing.note(principal, name, params, outcome, result)
 
     async def run(self) -> None:
         """Send events and end connections whose token is no longer valid, until cancelled."""

@@ -7,7 +7,7 @@ attached last has it. Any of them may be killed: the next one begins where it wa
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import asdict
 from typing import Literal
 
@@ -115,6 +115,29 @@ class Terminals:
         if terminal is None or terminal.watching is None:
             raise CallRefused("CONFLICT", NOT_HERE_YET)
         return terminal, terminal.watching
+
+    async def output(
+        self, record: TerminalRecord, offset: int | None
+    ) -> AsyncGenerator[tuple[int, bytes | Screen], None]:
+        """Yield the raw output from an offset on, each part with its own, until the terminal ends.
+
+        Where what was printed there is not kept, the screen stands in its place, as it is at the
+        offset beside it. Raises `CallRefused`.
+        """
+        _, watching = self.shown(record)
+        tail = watching.tail
+        while True:
+            data = None if offset is None else tail.since(offset)
+            if data is None or offset is None:
+                offset = tail.end
+                yield offset, watching.screen
+            elif data:
+                yield offset, data
+                offset += len(data)
+            elif tail.is_closed:
+                return
+            else:
+                await tail.more()
 
     def _check_here(self, record: TerminalRecord) -> None:
         if not record.is_open:

@@ -17,6 +17,7 @@ from remoteclaw.tty import input as typing
 from remoteclaw.tty import keys
 from remoteclaw.tty.kept import Kept
 from remoteclaw.tty.screen import PictureUnreadable, Screen
+from remoteclaw.tty.tail import Tail
 
 __all__ = ["Hearer", "Watching"]
 
@@ -79,6 +80,7 @@ class Watching:
     has_draft: bool = True
     """Whether something may have been typed that was not sent."""
     screen: Screen = field(init=False)
+    tail: Tail = field(init=False, default_factory=Tail)
     _offset: int = 0
     _kept_at: int = 0
     _said: dict[int, str] = field(default_factory=dict)
@@ -125,6 +127,7 @@ class Watching:
         with contextlib.suppress(OSError):
             await self.keep()
         self.client.close()
+        self.tail.close()
         self.screen.close()
 
     # -- what it prints ------------------------------------------------------------------------
@@ -145,6 +148,7 @@ class Watching:
         for start in range(0, len(data), TAKE_BYTES):
             some = data[start : start + TAKE_BYTES]
             answers = self.screen.feed(some)
+            self.tail.put(self._offset, some)
             self._offset += len(some)
             for number, text in self.screen.take_said():
                 if number == CLIPBOARD:

@@ -13,6 +13,7 @@ from remoteclaw.fleet.pairings import Request
 from remoteclaw.fleet.request import record_args
 from tests.support.asks import change_request, put_request
 from tests.support.cli import give_up, run
+from tests.support.deeds import deed
 from tests.support.far import OF_TERMINALS
 from tests.support.stack import Stack
 
@@ -40,6 +41,7 @@ FACTS = {
     "doctor": "subject ok text",
     "usage": f"agent {USAGE}",
     "token list": "id name scope agents created_ms expires_ms is_expired",
+    "audit": "at_ms who did session outcome is_forced",
     "sessions list": f"{SESSION} usage",
     "sessions show SID": f"{SESSION} project started_by has_started worker host lane turn phase "
     "usage conversations",
@@ -113,6 +115,7 @@ async def test_json_has_the_names_that_programs_know(stack: Stack, directory: Pa
     await give_up(stack, sent)
     await stack.ask("hello")
     await stack.fleet.tokens.create("grafana", "read", None)
+    await stack.fleet.audit.add(deed("ada"))
     (letter,) = await stack.fleet.dead_letters.list()
     stack.configure(channels={"test": {"owners": ["alice"]}, "webhook": {"token": "secret"}})
     stranger = Request(

@@ -14,6 +14,7 @@ from remoteclaw.host.logs import LineFormatter
 from remoteclaw.host.terminal import in_a_line, printable
 from tests.support.asks import put_request
 from tests.support.cli import give_up, run
+from tests.support.deeds import deed
 from tests.support.growth import is_linear
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW, Terminal
@@ -55,6 +56,7 @@ LISTS = (
     "cron show JOB",
     "cron runs JOB",
     "token list",
+    "audit",
     "usage --by session",
     "agents",
     "doctor",
@@ -110,6 +112,7 @@ async def test_no_command_passes_on_what_a_terminal_obeys(stack: Stack, director
     assert view is not None
     await stack.fleet.sessions.label(view, EVIL)
     await stack.fleet.tokens.create(EVIL, "read", None)
+    await stack.fleet.audit.add(deed(EVIL, session=EVIL, outcome=EVIL))
     (letter,) = await stack.fleet.dead_letters.list()
     names |= {"LETTER": letter.id, "JOB": await job_called(stack, EVIL), "ASK": request.id}
 

@@ -6,59 +6,11 @@ import pytest
 import tomlkit
 
 from remoteclaw.errors import CallRefused
-from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.fleet import keys
 from remoteclaw.gateway.doors.rest import MOST_TEXT, NO_PLACE, WAYS
-from remoteclaw.gateway.methods import HANDLERS
-from remoteclaw.tools import terminals as contract
-from tests.support.cockpit import Cockpit
+from tests.support.cockpit import Cockpit, Terminals
 from tests.support.doors import calling, opened, own_token
 from tests.support.stack import Stack
-
-
-class Terminals:
-    """Handlers that answer with what they were asked, whatever there is."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, Any], str]] = []
-        self.refuses: CallRefused | None = None
-        self.state, self.created, self.waits = "starting", True, False
-
-    @property
-    def handlers(self) -> dict[str, Handler]:
-        """The handlers of terminals, and all others as they are."""
-        mine = {method.name: self._answer for method in contract.METHODS}
-        return {**HANDLERS, **mine}
-
-    async def _answer(self, call: Call, params: Any) -> Any:
-        given = params.model_dump(exclude_unset=True)
-        self.asked.append((call.method.name, given, call.id))
-        if self.refuses:
-            raise self.refuses
-        sid = str(given.get("sid") or given.get("session") or "0" * 32)
-        match call.method.name:
-            case "terminals.open":
-                opened_ = self.terminal(sid)
-                return contract.OpenedTerminal(
-                    terminal=opened_, created=self.created, waits=self.waits
-                )
-            case "terminals.list":
-                return contract.TerminalList(terminals=())
-            case "terminals.screen":
-                return contract.Screen(sid=sid, frame={}, text="")
-            case "terminals.input":
-                return contract.InputResult(submitted=True)
-        return self.terminal(sid)
-
-    def terminal(self, sid: str) -> contract.Terminal:
-        return contract.Terminal.model_validate(
-            {
-                **{"sid": sid, "session_key": "k", "agent": "main", "name": "", "host": "h"},
-                **{"state": self.state, "reason": "", "activity": "idle", "waiting_for": ""},
-                **{"title": "", "opened_by": "ada", "writer": "", "viewers": 0, "cols": 80},
-                **{"rows": 24, "conversation": None, "resumable": True, "since_ms": 1},
-                **{"opened_ms": 1, "exit": None},
-            }
-        )
 
 
 @pytest.mark.parametrize(
@@ -273,8 +225,7 @@ async def test_messages_are_the_session_s_history(stack: Stack) -> None:
         assert (await cockpit.ask("GET", f"/sessions/{sid}/messages?limit=1&limit=2")).status == 400
 
         client = stack.fleet.scripts.client
-        async for key in client.scan_iter(match=f"rc:rec*{sid}*"):
-            await client.delete(key)
+        await client.delete(keys.record(sid))
         gone = await cockpit.ask("GET", f"/sessions/{sid}/messages")
 
     assert (gone.status, gone.code) == (410, "GONE")

@@ -1,16 +1,21 @@
 """Streams of server-sent events: what they tell, from where they go on, and how they end."""
 
 import asyncio
+import base64
 from typing import Any
 
 import orjson
 import pytest
 
+from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.doors import sse
 from remoteclaw.messages import SessionKey, TerminalWish
+from remoteclaw.runtimes import RUNTIMES
+from remoteclaw.tty.tail import MOST, Tail
 from tests.support.cockpit import Cockpit
 from tests.support.doors import Door, opened, own_token, raw
+from tests.support.shown import ShownRuntime, held_terminal
 from tests.support.signed import secret_file, signed
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S, eventually
@@ -28,8 +33,6 @@ async def terminal(stack: Stack, thread: str = "a", agent: str = "main") -> Sess
 
 
 def _config(stack: Stack) -> Any:
-    from remoteclaw.config.load import load_config
-
     return load_config(stack.home.config_file)
 
 
@@ -258,3 +261,57 @@ async def _asked(door: Door, path: str) -> list[str]:
     headers = {"Origin": COCKPIT, **ASKS}
     async with door.http.options(f"{door.url}{path}", headers=headers) as answer:
         return [str(name) for name in answer.headers]
+
+
+# -- raw output ------------------------------------------------------------------------------------
+
+
+async def test_raw_output_goes_on_where_it_was(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
+    async with held_terminal(stack) as held, opened(stack) as door:
+        assert door.gateway is not None
+        terminals, path = door.gateway.terminals, f"/sessions/{held.sid}/output"
+        await eventually(lambda: (one := terminals.known(held.sid)) and one.activity == "idle")
+        cockpit = Cockpit(door, own_token(stack))
+        async with cockpit.stream(path) as stream:
+            about, screen = await stream.next(), await stream.next()
+            assert "raw output of a program" in about.data["text"]
+            assert screen.name == "screen"
+            assert ">" in screen.data["text"]
+            typed = await cockpit.ask("POST", f"/sessions/{held.sid}/key", {"bytes": [97, 98]})
+            assert typed.status == 202
+            printed, at = b"", int(screen.id)
+            while b"ab" not in printed.replace(b"\x1b[K", b""):
+                part = await stream.next()
+                assert (part.name, part.data["offset"]) == ("output", at)
+                printed += base64.b64decode(part.data["data"])
+                at = int(part.id)
+
+        async with cockpit.stream(path, **{"Last-Event-ID": screen.id}) as stream:
+            assert (await stream.next()).name == "about"
+            again = await stream.next()
+            assert (again.name, again.data["offset"]) == ("output", int(screen.id))
+            assert base64.b64decode(again.data["data"]).startswith(printed)
+        for lost in ("999999999", "x"):
+            async with cockpit.stream(path, **{"Last-Event-ID": lost}) as stream:
+                assert [(await stream.next()).name for _ in range(2)] == ["about", "screen"]
+        async with cockpit.stream(path) as stream:
+            assert (await cockpit.ask("DELETE", f"/sessions/{held.sid}")).status == 202
+            assert (await stream.ended())[-1].name == "ended"
+
+
+def test_a_tail_keeps_the_newest_output() -> None:
+    tail = Tail()
+    tail.put(100, b"a" * MOST)
+    assert tail.since(100) == b"a" * MOST
+    tail.put(100 + MOST, b"bc")
+    assert (tail.since(101), tail.since(102), tail.since(tail.end + 1)) == (
+        None,
+        b"a" * (MOST - 2) + b"bc",
+        None,
+    )
+    assert tail.since(tail.end) == b""
+    tail.put(10**9, b"x")
+    assert (tail.since(100 + MOST), tail.since(10**9)) == (None, b"x")

@@ -4,6 +4,24 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "deeds that nobody writes down",
+        before="await self._audit.add(deed)",
+        after="pass",
+        test="test_what_is_done_and_refused_is_written_down",
+    ),
+    Mutant(
+        "one who is refused and pushes out what others did",
+        before='outcome != "ok" and self._is_known((who, did, session, outcome))',
+        after="False",
+        test="test_what_is_done_and_refused_is_written_down",
+    ),
+    Mutant(
+        "raw output that begins again at each connection",
+        before="data = None if offset is None else tail.since(offset)",
+        after="data = None",
+        test="test_raw_output_goes_on_where_it_was",
+    ),
+    Mutant(
         "a refusal that tells which agents there are",
         before="if (is_text and not (agent is None or agent in there)) or not _is_place(subdir):",
         after="if False:",

@@ -22,6 +22,7 @@ from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.principals import Operator
+from remoteclaw.tty.screen import Screen
 
 __all__ = ["Streams"]
 
@@ -159,21 +160,14 @@ class Streams:
 
         async def events(_waiting: "Waiting") -> AsyncIterator[bytes]:
             yield _event("about", {"text": RAW})
-            expected = offset
-            output = self._gateway.output(screen["sid"], offset)
+            record = await self._gateway.fleet.terminals.record(screen["sid"])
+            if record is None:
+                return
+            output = self._gateway.terminals.output(record, offset)
             async with contextlib.aclosing(output) as parts:
-                async for start, data in _with_pauses(parts):
-                    if start is None:
-                        yield KEPT_ALIVE
-                        continue
-                    if start != expected:  # what was before is not there any more
-                        told = await self._told(operator, "terminals.screen", {"sid": sid})
-                        yield _event("screen", told, str(start))
-                    expected = start + len(data)
-                    text = base64.b64encode(data).decode()
-                    about = {"offset": start, "encoding": "base64", "data": text}
-                    yield _event("output", about, str(expected))
-            yield _event("ended", {"offset": expected})
+                async for part in _with_pauses(parts):
+                    yield KEPT_ALIVE if part is None else _of_output(*part)
+            yield _event("ended", {})
 
         return self._stream(operator, screen["sid"], events)
 
@@ -308,16 +302,26 @@ async def _send_part(send: Send, part: bytes) -> None:
             await send({"type": "http.response.body", "body": part, "more_body": True})
 
 
+def _of_output(offset: int, part: bytes | Screen) -> bytes:
+    """Return what was printed at an offset as it is sent, or the screen as it is there."""
+    if isinstance(part, bytes):
+        text = base64.b64encode(part).decode()
+        told = {"offset": offset, "encoding": "base64", "data": text}
+        return _event("output", told, str(offset + len(part)))
+    told = {"offset": offset, "frame": part.frame(None), "text": part.text()}
+    return _event("screen", told, str(offset))
+
+
 async def _with_pauses(
-    parts: AsyncIterator[tuple[int, bytes]],
-) -> AsyncIterator[tuple[int | None, bytes]]:
+    parts: AsyncIterator[tuple[int, bytes | Screen]],
+) -> AsyncIterator[tuple[int, bytes | Screen] | None]:
     """Yield parts as they come, and None where none has come for a while."""
     coming = asyncio.ensure_future(anext(parts, None))
     try:
         while True:
             await asyncio.wait((coming,), timeout=KEEP_ALIVE_S)
             if not coming.done():
-                yield None, b""
+                yield None
             elif (part := coming.result()) is None:
                 return
             else:

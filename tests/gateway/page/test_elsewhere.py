@@ -1,0 +1,73 @@
+"""A page of another origin, a cockpit of one's own, that uses the gateway's HTTP."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+from playwright.async_api import Browser
+
+from tests.support.doors import Door, opened, own_token
+from tests.support.stack import Stack
+
+#: What a page of another origin does: opens a terminal, and reads its first event by fetch.
+PAGE = """async ([url, token]) => {
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  try {
+    const opened = await fetch(`${url}/api/sessions`, {
+      method: "POST", headers: { ...headers, "Idempotency-Key": "k" },
+      body: JSON.stringify({ agent: "main" }),
+    });
+    const { sid } = (await opened.json()).result;
+    const stream = await fetch(`${url}/api/sessions/${sid}/events`, { headers });
+    const reader = stream.body.getReader();
+    const decoder = new TextDecoder();
+    let text = "";
+    while (!text.includes("snapshot")) text += decoder.decode((await reader.read()).value);
+    await reader.cancel();
+    return `${opened.status} ${opened.headers.get("Location")} ${sid}`;
+  } catch (error) {
+    return `${error.name}`;
+  }
+}"""
+
+
+@contextlib.asynccontextmanager
+async def served() -> AsyncIterator[int]:
+    """Have a page elsewhere; it has two origins, one for each name of this computer."""
+
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(text="A cockpit.", content_type="text/html")
+
+    app = web.Application()
+    app.router.add_get("/", page)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def _done(browser: Browser, origin: str, door: Door, token: str) -> str:
+    page = await browser.new_page()
+    await page.goto(f"{origin}/")
+    return str(await page.evaluate(PAGE, [door.url, token]))
+
+
+async def test_a_page_elsewhere_opens_a_terminal_and_reads_what_it_tells(
+    browser: Browser, stack: Stack
+) -> None:
+    """And one that is not named gets nowhere, with the same token."""
+    async with served() as port:
+        stack.configure(gateway={"origins": [f"http://127.0.0.1:{port}"]})
+        await stack.start_worker()
+        token = own_token(stack)
+        async with opened(stack) as door:
+            assert await _done(browser, f"http://localhost:{port}", door, token) == "TypeError"
+            assert await stack.fleet.sessions.list(limit=9) == []
+            done = await _done(browser, f"http://127.0.0.1:{port}", door, token)
+            status, location, sid = done.split()
+            assert (status, location) == ("201", f"/api/sessions/{sid}")
+            assert await stack.fleet.terminals.record(sid) is not None
