@@ -280,8 +280,9 @@ class HeldTerminal:
     async def _hand_over(self, standing: Standing) -> None:
         waiting = standing.activity == "waiting"
         if waiting:
-            name = f"asks-{self.room.record.since_ms}"
-            await self._say(name, handover.needs_person(standing.waiting_for))
+            assert self.watching is not None, "it is attached"
+            about = f"{self.held.place.turn}-{self.watching.waits}"
+            await self._say(about, handover.needs_person(standing.waiting_for))
         if self._renewed is None or not self._is_behind(self._renewed.newest):
             return
         verdict = handover.decide(standing, handover_s=self._settings().handover_s)

@@ -29,6 +29,8 @@ __all__ = ["NOT_OPEN", "Terminals"]
 
 #: Interval of the look at what is open on this host, in seconds, and the shortest one after news.
 LOOK_S, SOON_S = 1.0, 0.05
+#: How often it is looked whether a terminal that is live is attached, with the pause above.
+ATTACH_LOOKS = 60
 #: For how long no other gateway of this host has said that it is there, in seconds, until this one
 #: takes back a terminal that it had to let go: more than twice as often as they say so.
 ALONE_S = 12.0
@@ -108,13 +110,18 @@ class Terminals:
         is_known = terminal is not None and terminal.held.place.turn == record.entry
         return terminal.room.record if terminal and is_known and record.is_open else record
 
-    def shown(self, record: TerminalRecord) -> tuple[HeldTerminal, Watching]:
-        """Return one that has a screen here. Raises `CallRefused`."""
-        self._check_here(record)
-        terminal = self._held.get(record.sid)
-        if terminal is None or terminal.watching is None:
-            raise CallRefused("CONFLICT", NOT_HERE_YET)
-        return terminal, terminal.watching
+    async def shown(self, record: TerminalRecord) -> tuple[HeldTerminal, Watching]:
+        """Return one that has a screen here. Raises `CallRefused`.
+
+        A gateway that has just been started is given a moment to attach.
+        """
+        for _ in range(ATTACH_LOOKS if record.state == "live" else 1):
+            self._check_here(record)
+            terminal = self._held.get(record.sid)
+            if terminal is not None and terminal.watching is not None:
+                return terminal, terminal.watching
+            await asyncio.sleep(SOON_S)
+        raise CallRefused("CONFLICT", NOT_HERE_YET)
 
     async def output(
         self, record: TerminalRecord, offset: int | None
@@ -124,7 +131,7 @@ class Terminals:
         Where what was printed there is not kept, the screen stands in its place, as it is at the
         offset beside it. Raises `CallRefused`.
         """
-        _, watching = self.shown(record)
+        _, watching = await self.shown(record)
         tail = watching.tail
         while True:
             data = None if offset is None else tail.since(offset)

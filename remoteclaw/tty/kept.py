@@ -23,11 +23,16 @@ class Kept:
     """The last of each kind of what the program has said of itself; its title has the number 0."""
     has_draft: bool = True
     """Whether something may have been typed that was not sent: nobody knows better."""
+    waits: int = 0
+    """How often it has begun to wait for a person."""
+    is_waiting: bool = False
+    """Whether the last of those times was not over yet."""
 
     def encode(self) -> bytes:
         """Return it as the holder keeps it."""
         said = {str(number): text for number, text in self.said.items()}
-        head = orjson.dumps({"said": said, "draft": self.has_draft})
+        waits = [self.waits, self.is_waiting]
+        head = orjson.dumps({"said": said, "draft": self.has_draft, "waits": waits})
         return b"%b%d\n%b%b" % (_MARK, len(head), head, self.picture)
 
     @classmethod
@@ -39,6 +44,7 @@ class Kept:
             size, _, rest = data[len(_MARK) :].partition(b"\n")
             head = orjson.loads(rest[: int(size)])
             said = {int(number): str(text) for number, text in head["said"].items()}
-            return cls(rest[int(size) :], said, bool(head["draft"]))
+            waits, is_waiting = head["waits"]
+            return cls(rest[int(size) :], said, bool(head["draft"]), int(waits), bool(is_waiting))
         except (ValueError, KeyError, AttributeError, TypeError):
             return cls()

@@ -79,6 +79,8 @@ class Watching:
     scrollback: int = 1000
     has_draft: bool = True
     """Whether something may have been typed that was not sent."""
+    waits: int = 0
+    """How often it has begun to wait for a person: the number of the last time."""
     screen: Screen = field(init=False)
     tail: Tail = field(init=False, default_factory=Tail)
     _offset: int = 0
@@ -86,6 +88,9 @@ class Watching:
     _said: dict[int, str] = field(default_factory=dict)
     _bells: int = 0
     _activity: Activity = "unknown"
+    _is_waiting: bool = False
+    _was_typed_early: bool = False
+    """Whether something was typed before it said that it is ready: into a question of its start."""
     _submits: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def restore(self) -> None:
@@ -94,7 +99,11 @@ class Watching:
         kept = Kept.decode(client.picture) if client.picture else Kept()
         behind = max(client.picture_offset - client.output_offset, 0) if client.picture else 0
         self.screen = self._screen(kept)
-        self.has_draft = kept.has_draft
+        self.has_draft, self.waits, self._is_waiting = (
+            kept.has_draft,
+            kept.waits,
+            kept.is_waiting,
+        )
         if not client.picture and client.output_offset == 0:
             self.has_draft = False  # it is all here, and nobody has typed
         for number, text in kept.said.items():
@@ -185,7 +194,9 @@ class Watching:
 
     async def keep(self) -> None:
         """Leave what is known with the holder, for the gateway that comes next."""
-        kept = Kept(self.screen.picture(), dict(self._said), self.has_draft).encode()
+        kept = Kept(
+            self.screen.picture(), dict(self._said), self.has_draft, self.waits, self._is_waiting
+        ).encode()
         self._kept_at = self._offset
         if len(kept) <= MOST_KEPT:
             await self.client.keep(self._offset, kept)
@@ -209,12 +220,18 @@ class Watching:
     def _look(self) -> None:
         """Take what has changed: once it works, what was typed was sent, or was an answer."""
         before, self._activity = self._activity, self.watch.activity
+        if self._was_typed_early and self.watch.is_ready:
+            self._was_typed_early = self.has_draft = False
         if self._activity != before:
             if self._activity in ("busy", "waiting"):
                 self.has_draft = False
                 self._submits.set()
             elif before == "waiting" and self._activity == "idle":
                 self.has_draft = False
+            if self._activity == "waiting" and not self._is_waiting:
+                self.waits += 1
+            if self._activity != "unknown":  # which doesn't say that it is over
+                self._is_waiting = self._activity == "waiting"
         self.hearer.changed()
 
     # -- typing --------------------------------------------------------------------------------
@@ -222,6 +239,7 @@ class Watching:
     async def type(self, data: bytes) -> None:
         """Type something. Raises `CallRefused` while the program reads nothing."""
         await self._note_typing()
+        self._was_typed_early = self._was_typed_early or not self.watch.is_ready
         self.watch.typed()
         if not await self.client.write(data):
             raise CallRefused("UNAVAILABLE", FULL)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,51 +13,16 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.terminals import Held
 from remoteclaw.holder.terminal_client import Output, TerminalClient
 from remoteclaw.runtimes import RUNTIMES
-from tests.support.doors import Door, Refused, RpcClient, opened, own_token
+from tests.support.doors import Door, Refused, opened, own_token
 from tests.support.shown import ShownRuntime, held_terminal
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S, eventually
+from tests.support.watched import watching
 
 
 @pytest.fixture(autouse=True)
 def shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
-
-
-class Watching:
-    """What one viewer has on its screen."""
-
-    def __init__(self, client: RpcClient, sid: str) -> None:
-        self.client, self.sid = client, sid
-        self.revision: int | None = None
-        self.lines: dict[int, Any] = {}
-        self.frames: list[dict[str, Any]] = []
-
-    @property
-    def text(self) -> str:
-        rows = (self.lines.get(row, []) for row in range(200))
-        return "\n".join("".join(run[0] for run in row) for row in rows).rstrip("\n")
-
-    def take(self, frame: dict[str, Any]) -> None:
-        assert frame["sid"] == self.sid
-        if frame["since"] is None:
-            self.lines.clear()
-        else:
-            assert frame["since"] == self.revision
-        self.lines |= {int(row): runs for row, runs in frame["lines"].items()}
-        self.revision = frame["revision"]
-        self.frames.append(frame)
-
-    async def until(self, text: str) -> None:
-        while text not in self.text:
-            self.take(await self.client.event("terminal.screen"))
-
-
-@contextlib.asynccontextmanager
-async def watching(door: Door, token: str, sid: str) -> AsyncIterator[Watching]:
-    async with door.connected(token) as client:
-        await client.call("terminals.watch", {"sid": sid})
-        yield Watching(client, sid)
 
 
 async def ready(door: Door, held: Held) -> None:
@@ -212,7 +176,7 @@ async def test_a_terminal_elsewhere_or_none_is_said(
             record = await stack.fleet.terminals.record(held.sid)
             assert record is not None
             with pytest.raises(Exception, match="It is open on elsewhere: watch it there"):
-                door.gateway.terminals.shown(record)
+                await door.gateway.terminals.shown(record)
 
 
 async def said_in_chat(stack: Stack) -> list[str]:

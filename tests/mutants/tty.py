@@ -23,8 +23,8 @@ MUTANTS = (
     ),
     Mutant(
         "a gateway that doesn't know what the one before knew",
-        before='return cls(rest[int(size) :], said, bool(head["draft"]))',
-        after="return cls(rest[int(size) :], {}, False)",
+        before='return cls(rest[int(size) :], said, bool(head["draft"])',
+        after='return cls(rest[int(size) :], {}, bool(head["draft"])',
         test="test_a_gateway_knows_what_the_one_before_knew",
     ),
     Mutant(

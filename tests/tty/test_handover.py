@@ -40,11 +40,7 @@ def test_a_chat_is_told_what_a_person_has_to_decide() -> None:
 
 
 def test_a_gateway_knows_what_the_one_before_knew() -> None:
-    kept = Kept(
-        b"\x1b[2J\nRCK1 ",
-        {7501: "state=idle", 0: "a \udcff".encode("utf-8", "replace").decode()},
-        False,
-    )
+    kept = Kept(b"\x1b[2J\nRCK1 ", {7501: "state=idle", 0: "a title"}, False, 3, True)
 
     assert Kept.decode(kept.encode()) == kept
     assert Kept.decode(b"\x1b[2Jold") == Kept(b"\x1b[2Jold")

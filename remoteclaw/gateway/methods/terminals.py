@@ -215,7 +215,7 @@ async def _input(call: Call, params: contract.InputParams) -> contract.InputResu
             "A terminal is open in this session: to type in it needs a token with the scope "
             f"terminal; this one has {call.operator.scope}.",
         )
-    terminal, watching = call.terminals.shown(record)
+    terminal, watching = await call.terminals.shown(record)
     if problem := typing.problem_of_input(params.text):
         raise CallRefused("REFUSED", problem)
     with _typing(call, terminal.room):
@@ -296,7 +296,7 @@ async def _record(call: Call, named: str) -> TerminalRecord:
 async def _shown(call: Call, named: str) -> tuple[HeldTerminal, Watching, TerminalRecord]:
     """Return a terminal that has a screen here."""
     record = await _record(call, named)
-    return *call.terminals.shown(record), record
+    return *await call.terminals.shown(record), record
 
 
 def _who(call: Call) -> Typist:
