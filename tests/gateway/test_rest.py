@@ -206,6 +206,10 @@ async def test_who_may_ask(stack: Stack) -> None:
                 assert (for_others.status, for_others.code) == (404, "NOT_FOUND"), path
             by_reader = await Cockpit(door, reads).ask(verb, path)
             assert (by_reader.status == 403) is (verb != "GET"), path
+        # What begins like another's id is nothing, too.
+        begun = await Cockpit(door, narrowed).ask("GET", f"/sessions/{sid[:8]}")
+        assert begun.status == 404
+        assert sid not in begun.body.decode()
         # A cookie is the page's alone.
         cookie = {"Cookie": f"remoteclaw_{door.port}={reads}"}
         assert (await Cockpit(door, None, cookie).ask("GET", "/sessions")).status == 401
@@ -229,3 +233,18 @@ async def test_messages_are_the_session_s_history(stack: Stack) -> None:
         gone = await cockpit.ask("GET", f"/sessions/{sid}/messages")
 
     assert (gone.status, gone.code) == (410, "GONE")
+
+
+async def test_who_opens_too_often_is_told_when_to_come_back(stack: Stack) -> None:
+    """Of a page that opens one at each look: three at once, and one every ten seconds."""
+    await stack.start_worker()
+    async with opened(stack) as door:
+        cockpit = Cockpit(door, own_token(stack))
+        answers = [
+            await cockpit.ask("POST", "/sessions", {"agent": "main", "name": f"n{number}"})
+            for number in range(4)
+        ]
+
+    assert [answer.status for answer in answers] == [201, 201, 201, 429]
+    assert answers[3].code == "TOO_MANY"
+    assert 1 <= int(answers[3].headers["Retry-After"]) <= 10
