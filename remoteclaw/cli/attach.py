@@ -44,7 +44,7 @@ __all__ = ["attach"]
 def attach(
     session: str | None, read_only: bool, agent: str | None, name: str, prompt: str, url: str | None
 ) -> None:
-    """Show an agent's own terminal program in this terminal, and type in it.
+    """Show and use an agent's own program in this terminal.
 
     SESSION is a session of any channel, instead of an agent: its label, its title, its key, or the
     start of one or of its id. The program is opened unless it is open, and works on when this ends.

@@ -22,7 +22,7 @@ __all__ = ["audit"]
 @json_option
 @with_fleet
 async def audit(fleet: "Fleet", limit: int, as_json: bool) -> None:
-    """List who opened, watched, took over, parked and ended terminals, and who was refused.
+    """List who did what with terminals, and who was refused.
 
     The newest is first. What was typed or shown is not kept.
     """

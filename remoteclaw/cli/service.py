@@ -42,7 +42,7 @@ PARTS = {
 @click.command()
 @click.argument("part", type=click.Choice(list(PARTS)), default="up")
 def service(part: str) -> None:
-    """Print a systemd unit that runs RemoteClaw, or a PART of a fleet, from now on.
+    """Print a systemd unit that runs RemoteClaw, or a PART of it.
 
     It has the paths of this installation and of this state directory:
 

@@ -124,6 +124,7 @@ async def _join(home: "Home", agent: str) -> None:
 async def _up(
     home: "Home", config: "Config", agent: str, *, project: Path | None, with_console: bool
 ) -> None:
+    from remoteclaw.holder.runs import terminals
     from remoteclaw.up.agents import agent_problem, introduction, rules_problem, tools_problem
     from remoteclaw.up.doctor import hooks_problem
     from remoteclaw.up.supervisor import Supervisor
@@ -165,8 +166,11 @@ async def _up(
         else:
             echo("There is no chat here: use the page, or `remoteclaw chat` in a terminal.")
             await leave.wait()
+        parked = ""
+        if count := len(terminals(home.runs)):
+            parked = f"{count} open terminal{'s' * (count > 1)} can be opened again. "
         with contextlib.suppress(OSError):  # the terminal may have been closed
-            echo_words("Leaving. What isn't finished goes on at the next start.")
+            echo_words(f"Leaving. {parked}What isn't finished goes on at the next start.")
 
 
 def _row(what: str, words: str) -> None:
