@@ -49,7 +49,7 @@ MUTANTS = (
         "a size that who only watches decides",
         before="const size = isOwn && room();",
         after="const size = room();",
-        test="test_who_may_not_type_is_offered_nothing_to_type_with",
+        test="test_one_types_and_who_takes_over_is_seen",
     ),
     Mutant(
         "keys that are typed behind those that were refused",

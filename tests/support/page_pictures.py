@@ -33,6 +33,32 @@ What I would do:
 3. add a test for an empty basket
 
 Shall I?"""
+#: In a terminal, it draws a dialog of its own, and says by claude's hooks that it waits.
+_PROGRAM = r"""
+if sys.stdin.isatty():
+    import subprocess, tty
+    with open(sys.argv[sys.argv.index('--settings') + 1]) as file:
+        hooks = json.load(file)['hooks']
+    def hook(name, **about):
+        (one,) = hooks[name][0]['hooks']
+        told = json.dumps(dict(hook_event_name=name, **about))
+        subprocess.run(one['command'], shell=True, input=told, text=True)
+    tty.setraw(0)
+    hook('SessionStart', source='startup')
+    draw = lambda *lines: [print(line, end='\r\n', flush=True) for line in lines]
+    draw('\x1b]0;✳ Discount in the mail\x07\x1b[?25l\x1b[1m> Delete the copy, and run the tests.')
+    draw('\x1b[0m', '● The mail calls \x1b[36mtotal()\x1b[0m now.', '')
+    draw('● \x1b[1mUpdate\x1b[0m(shop/mail.py)', '  └  Removed \x1b[1m14\x1b[0m lines')
+    draw('     12 \x1b[48;5;52m- amount = sum(price for price, _ in basket)\x1b[0m')
+    draw('     12 \x1b[48;5;22m+ amount = total(basket)\x1b[0m', '')
+    draw('\x1b[34m╭' + '─' * 70 + '╮')
+    for line in ('Bash command', '', '  pytest -q shop', '', 'Do you want to proceed?',
+                 '❯ 1. Yes', '  2. No, and say what to do instead'):
+        draw('│ ' + line.ljust(69) + '│')
+    draw('╰' + '─' * 70 + '╯\x1b[0m')
+    hook('PermissionRequest', tool_name='Bash', tool_input=dict(command='pytest -q shop'))
+    while os.read(0, 1000): pass
+"""
 #: Answers with a tool's help, then asks whether it may push.
 _AGENT = """
 def use(id, name, output, **input):
@@ -89,7 +115,7 @@ class Picture:
 async def page_pictures(browser: Browser, home: Home, directory: Path) -> dict[str, Picture]:
     """Return the pictures by their names, of an `up` with a scripted agent."""
     (work := directory / "shop").mkdir()
-    command = claude_script(directory, _AGENT.replace("ANSWER", repr(ANSWER)))
+    command = claude_script(directory, _PROGRAM + _AGENT.replace("ANSWER", repr(ANSWER)))
     agent = {
         "REMOTECLAW__FLEET__WORKERS": "2",
         "REMOTECLAW__AGENTS__MAIN__RUNTIME": "claude",
@@ -106,6 +132,17 @@ async def page_pictures(browser: Browser, home: Home, directory: Path) -> dict[s
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
         await expect(page.locator(".sessions a time")).to_be_visible()
         pictures = {"page-chat": await _taken(page, work)}
+        await page.get_by_role("button", name="Terminal", exact=True).click()
+        await page.get_by_role("button", name="Open terminal").click()
+        await expect(page.locator(".tty-state")).to_contain_text("needs you: Bash: pytest -q shop")
+        await expect(page.locator(".tty-lines")).to_contain_text("2. No, and say what to do")
+        asked = page.locator(".message", has_text="waits for a person in its terminal")
+        await expect(asked).to_have_count(1)
+        pictures["page-terminal"] = await _taken(page, work)
+        await page.get_by_role("button", name="End", exact=True).click()
+        await page.get_by_role("button", name="End it, whatever it does").click()
+        await expect(page.get_by_role("button", name="Take control")).to_be_hidden()
+        await page.get_by_role("button", name="Terminal", exact=True).click()
         await write(page, "Yes, and push it.")
         phone = await browser.new_context(
             viewport=PHONE, color_scheme="dark", locale="en-US", has_touch=True, is_mobile=True

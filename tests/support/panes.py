@@ -54,6 +54,8 @@ class Pane:
     past: list[Runs] = field(default_factory=list)
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     """What it was asked, in order, without the terminal."""
+    asked_by: dict[str, set[str]] = field(default_factory=dict)
+    """Who has called each method."""
     refuses: dict[str, CallRefused] = field(default_factory=dict)
     """What is refused, by the method."""
     may_open: asyncio.Event = field(default_factory=asyncio.Event)
@@ -111,6 +113,7 @@ class Pane:
             about = params.model_dump(exclude_unset=True)
             about.pop("sid", None)
             self.asked.append((name, about))
+            self.asked_by.setdefault(name, set()).add(call.operator.name)
             if name in self.refuses:
                 raise self.refuses[name]
             handle = getattr(self, f"_{name.partition('.')[2]}", None)

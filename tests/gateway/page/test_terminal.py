@@ -195,11 +195,14 @@ async def test_one_types_and_who_takes_over_is_seen(browser: Browser, stack: Sta
         await expect(page.get_by_label("Type into the terminal")).to_be_focused()
         size = pane.calls("terminals.take")[-1]
         assert size["cols"] > 80
+        await other.set_viewport_size({"width": 900, "height": 600})
+        await other.evaluate("new Promise((done) => setTimeout(done, 150))")  # as windows wait
         await page.set_viewport_size({"width": 700, "height": 600})
         await eventually(
             lambda: any(to["cols"] < size["cols"] for to in pane.calls("terminals.resize"))
         )
 
+        assert pane.asked_by["terminals.resize"] == {"ada"}
         await other.bring_to_front()
         await button(other, "Take control from ada").click()
         await expect(page.locator(".tty-people")).to_contain_text("bob types")
