@@ -160,7 +160,7 @@ async def test_what_is_typed_at_rest_may_open_a_menu_also_for_the_next_gateway(
     assert titled(following, READY) == "idle"
 
 
-async def test_it_is_not_idle_before_it_has_taken_up_the_prompt_of_its_start(
+async def test_gemini_is_not_idle_before_it_has_taken_up_its_first_prompt(
     directory: Path, chat: "Chat"
 ) -> None:
     chat.say("user", "plum")
