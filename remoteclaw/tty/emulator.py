@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any, Final
 
 from remoteclaw.errors import TerminalsOff
-from remoteclaw.tty.frames import TITLE, Modes, Style, plain
+from remoteclaw.tty.frames import TITLE, Style, plain
 from remoteclaw.tty.replies import allowed
 
 __all__ = [
@@ -19,12 +19,10 @@ __all__ = [
     "encoded",
     "free",
     "grid_reference",
-    "is_available",
     "keep_lines",
-    "key_bytes",
     "library",
     "look",
-    "modifies_other",
+    "problem",
     "style",
     "title_of",
 ]
@@ -47,23 +45,27 @@ LOOKS: Final[dict[int, Look]] = {}
 _MOST_LOOKS = 50_000
 
 
+#: What a person is told where the library isn't.
+_OFF = (
+    "Terminals are off, because the emulator that reads their screens is not installed: run"
+    " scripts/setup, or pip install 'remoteclaw[terminals]'; it needs Linux with glibc on x86-64 or"
+    " aarch64."
+)
+
+
 @functools.cache
 def library() -> tuple[Any, Any]:
     """Load the library, which takes 0.2 s and 10 MB. Raises `TerminalsOff`."""
     try:
         from pyghostty._ffi import ffi, lib
     except (ImportError, OSError) as error:
-        raise TerminalsOff(
-            "Terminals are off, because the emulator that reads their screens is not installed:"
-            " run scripts/setup, or pip install 'remoteclaw[terminals]'; it needs Linux with glibc"
-            " on x86-64 or aarch64."
-        ) from error
+        raise TerminalsOff(_OFF) from error
     return ffi, lib
 
 
-def is_available() -> bool:
-    """Return whether there is an emulator on this machine, without loading it."""
-    return importlib.util.find_spec("pyghostty") is not None
+def problem() -> str | None:
+    """Return why there are no terminals on this machine, without loading anything."""
+    return None if importlib.util.find_spec("pyghostty") else _OFF
 
 
 def check(result: int) -> None:
@@ -101,7 +103,7 @@ class Heard:
             self.said.append((int(number), plain(text)))
 
 
-def configure(terminal: Any, scrollback: int, heard: Heard) -> list[Any]:
+def configure(terminal: Any, scrollback: int, heard: Heard, *, is_restored: bool) -> list[Any]:
     """Set a terminal's limits and callbacks; return what has to live as long as it does."""
     ffi, lib = library()
 
@@ -109,9 +111,10 @@ def configure(terminal: Any, scrollback: int, heard: Heard) -> list[Any]:
         option = getattr(lib, f"GHOSTTY_TERMINAL_OPT_{name}")
         check(lib.ghostty_terminal_set(terminal, option, value))
 
+    # The bytes are those of pages, most of them untouched: lines are what limits memory.
     for name, limit in {
         "SCROLLBACK_MAX_LINES": scrollback,
-        "SCROLLBACK_MAX_BYTES": 1 << 20,
+        "SCROLLBACK_MAX_BYTES": 1 << 25,
         "CONTINUATION_MAX_BYTES": PENDING,
         "UNKNOWN_MAX_BYTES": UNKNOWN,
         "CLIPBOARD_WRITE_MAX_BYTES": CLIPBOARD,
@@ -122,6 +125,11 @@ def configure(terminal: Any, scrollback: int, heard: Heard) -> list[Any]:
     set_option("KITTY_IMAGE_STORAGE_LIMIT", ffi.new("uint64_t*", 0))
     for name, rgb in (("COLOR_FOREGROUND", FOREGROUND), ("COLOR_BACKGROUND", BACKGROUND)):
         set_option(name, ffi.new("GhosttyColorRgb*", rgb))
+    # As ghostty has it: an emoji of several code points is one character, as programs count it.
+    clusters = ffi.new("GhosttyTerminalModeConfig*", {"mode": 2027, "value": True})
+    set_option("MODE_DEFAULT", clusters)
+    if not is_restored:
+        set_option("MODE", clusters)
     callbacks = _callbacks(heard)
     for name, callback in callbacks.items():
         set_option(name, callback)
@@ -300,68 +308,3 @@ def clear(terminal: Any) -> None:
     """Empty the screen; modes, title and cursor stay."""
     _, lib = library()
     lib.ghostty_terminal_vt_write(terminal, b"\x18\x1b[2J\x1b[3J", 9)
-
-
-#: The flag of kitty's protocol that tells presses from releases: we send presses alone, for which
-#: the short form is the common one.
-_EVENT_TYPES = 2
-
-
-@functools.cache
-def _encoder() -> tuple[Any, Any]:
-    """Return the encoder of keys, and the key press that it is asked for."""
-    ffi, lib = library()
-    encoder, event = ffi.new("GhosttyKeyEncoder*"), ffi.new("GhosttyKeyEvent*")
-    check(lib.ghostty_key_encoder_new(ffi.NULL, encoder))
-    check(lib.ghostty_key_event_new(ffi.NULL, event))
-    lib.ghostty_key_event_set_action(event[0], lib.GHOSTTY_KEY_ACTION_PRESS)
-    return encoder[0], event[0]
-
-
-def _encode(key: str, mods: int, text: str, unshifted: str) -> bytes:
-    ffi, lib = library()
-    encoder, event = _encoder()
-    utf8 = text.encode()
-    lib.ghostty_key_event_set_key(event, getattr(lib, f"GHOSTTY_KEY_{key}"))
-    lib.ghostty_key_event_set_mods(event, mods)
-    # Shift is spent on the text that it made: "A" is not shift and "A".
-    lib.ghostty_key_event_set_consumed_mods(event, mods & 1 if text else 0)
-    lib.ghostty_key_event_set_utf8(event, utf8, len(utf8))
-    lib.ghostty_key_event_set_unshifted_codepoint(event, ord(unshifted) if unshifted else 0)
-    buffer, size = ffi.new("char[]", 128), ffi.new("size_t*")
-    check(lib.ghostty_key_encoder_encode(encoder, event, buffer, 128, size))
-    raw: bytes = ffi.buffer(buffer, size[0])[:]
-    return raw
-
-
-def modifies_other(terminal: Any) -> bool:
-    """Return whether modifyOtherKeys is 2, which the library shows in what it encodes alone."""
-    _, lib = library()
-    encoder, _ = _encoder()
-    lib.ghostty_key_encoder_setopt_from_terminal(encoder, terminal)
-    _set_encoder("KITTY_FLAGS", "uint8_t", 0)
-    return _encode("H", 3, "H", "h").endswith(b"~")
-
-
-def key_bytes(key: str, mods: int, text: str, unshifted: str, modes: Modes) -> bytes:
-    """Encode a key press for a program with these modes.
-
-    `key` is the library's name of it, `mods` a sum of shift 1, ctrl 2 and alt 4, `text` what it
-    types by itself, `unshifted` the character of the key without shift.
-    """
-    for name, kind, value in (
-        ("CURSOR_KEY_APPLICATION", "bool", modes.app_cursor),
-        ("KEYPAD_KEY_APPLICATION", "bool", modes.app_keypad),
-        ("ALT_ESC_PREFIX", "bool", True),
-        ("MODIFY_OTHER_KEYS_STATE_2", "bool", modes.modify_other == 2),
-        ("KITTY_FLAGS", "uint8_t", modes.kitty & ~_EVENT_TYPES),
-        ("BACKARROW_KEY_MODE", "bool", False),
-    ):
-        _set_encoder(name, kind, value)
-    return _encode(key, mods, text, unshifted)
-
-
-def _set_encoder(name: str, kind: str, value: int) -> None:
-    ffi, lib = library()
-    option = getattr(lib, f"GHOSTTY_KEY_ENCODER_OPT_{name}")
-    lib.ghostty_key_encoder_setopt(_encoder()[0], option, ffi.new(f"{kind}*", value))

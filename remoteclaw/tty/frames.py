@@ -62,16 +62,16 @@ class Modes:
 class Frames:
     """The rows of a screen with the revision in which each changed last."""
 
-    def __init__(self, cols: int, rows: int, *, now_ms: int | None = None) -> None:
+    def __init__(self, cols: int, rows: int, *, now_us: int | None = None) -> None:
         # Later than any revision of a gateway before: its viewers' revisions are too old here.
-        self.revision = now_ms or time.time_ns() // 1_000_000
-        self.rest: Frame = {}
+        self.revision = now_us or time.time_ns() // 1000
         self.resize(cols, rows)
 
     def resize(self, cols: int, rows: int) -> None:
         """Begin with empty rows; viewers get all of them."""
         self.revision += 1
         self.cols = cols
+        self.rest: Frame = {}
         self._oldest = self.revision
         self.rows: list[list[Run]] = [[] for _ in range(rows)]
         self._changed = [self.revision] * rows

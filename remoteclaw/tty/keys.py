@@ -1,14 +1,15 @@
 """Keys by their names, as the program in a terminal wants them."""
 
+import functools
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.tty import emulator
 from remoteclaw.tty.frames import Modes
 
-__all__ = ["NAMES", "UnknownKey", "encode", "raw"]
+__all__ = ["NAMES", "UnknownKey", "encode", "modifies_other", "raw"]
 
 #: Our names of keys that type nothing, and the emulator's.
 _KEYS: Final = {
@@ -76,7 +77,7 @@ def encode(name: str, modes: Modes) -> bytes:
         legacy = _LEGACY.get(press[2])
         if legacy:
             return legacy
-    return raw(emulator.key_bytes(*press, modes))
+    return raw(_encoded(*press, modes))
 
 
 def _press(key: str, mods: int) -> tuple[str, int, str, str] | None:
@@ -112,3 +113,70 @@ def raw(values: Sequence[int]) -> bytes:
             " on with it."
         )
     return keys
+
+
+# -- the emulator's encoder ---------------------------------------------------------------------
+
+#: The flag of kitty's protocol that tells presses from releases: we send presses alone, for which
+#: the short form is the common one.
+_EVENT_TYPES = 2
+
+
+@functools.cache
+def _encoder() -> tuple[Any, Any]:
+    """Return the encoder of keys, and the key press that it is asked for."""
+    ffi, lib = emulator.library()
+    encoder, event = ffi.new("GhosttyKeyEncoder*"), ffi.new("GhosttyKeyEvent*")
+    emulator.check(lib.ghostty_key_encoder_new(ffi.NULL, encoder))
+    emulator.check(lib.ghostty_key_event_new(ffi.NULL, event))
+    lib.ghostty_key_event_set_action(event[0], lib.GHOSTTY_KEY_ACTION_PRESS)
+    return encoder[0], event[0]
+
+
+def _press_of(key: str, mods: int, text: str, unshifted: str) -> bytes:
+    ffi, lib = emulator.library()
+    encoder, event = _encoder()
+    utf8 = text.encode()
+    lib.ghostty_key_event_set_key(event, getattr(lib, f"GHOSTTY_KEY_{key}"))
+    lib.ghostty_key_event_set_mods(event, mods)
+    # Shift is spent on the text that it made: "A" is not shift and "A".
+    lib.ghostty_key_event_set_consumed_mods(event, mods & 1 if text else 0)
+    lib.ghostty_key_event_set_utf8(event, utf8, len(utf8))
+    lib.ghostty_key_event_set_unshifted_codepoint(event, ord(unshifted) if unshifted else 0)
+    buffer, size = ffi.new("char[]", 128), ffi.new("size_t*")
+    emulator.check(lib.ghostty_key_encoder_encode(encoder, event, buffer, 128, size))
+    raw: bytes = ffi.buffer(buffer, size[0])[:]
+    return raw
+
+
+def modifies_other(terminal: Any) -> bool:
+    """Return whether modifyOtherKeys is 2, which the library shows in what it encodes alone."""
+    _, lib = emulator.library()
+    encoder, _ = _encoder()
+    lib.ghostty_key_encoder_setopt_from_terminal(encoder, terminal)
+    _set_encoder("KITTY_FLAGS", "uint8_t", 0)
+    return _press_of("H", 3, "H", "h").endswith(b"~")
+
+
+def _encoded(key: str, mods: int, text: str, unshifted: str, modes: Modes) -> bytes:
+    """Encode a key press for a program with these modes.
+
+    `key` is the library's name of it, `mods` a sum of shift 1, ctrl 2 and alt 4, `text` what it
+    types by itself, `unshifted` the character of the key without shift.
+    """
+    for name, kind, value in (
+        ("CURSOR_KEY_APPLICATION", "bool", modes.app_cursor),
+        ("KEYPAD_KEY_APPLICATION", "bool", modes.app_keypad),
+        ("ALT_ESC_PREFIX", "bool", True),
+        ("MODIFY_OTHER_KEYS_STATE_2", "bool", modes.modify_other == 2),
+        ("KITTY_FLAGS", "uint8_t", modes.kitty & ~_EVENT_TYPES),
+        ("BACKARROW_KEY_MODE", "bool", False),
+    ):
+        _set_encoder(name, kind, value)
+    return _press_of(key, mods, text, unshifted)
+
+
+def _set_encoder(name: str, kind: str, value: int) -> None:
+    ffi, lib = emulator.library()
+    option = getattr(lib, f"GHOSTTY_KEY_ENCODER_OPT_{name}")
+    lib.ghostty_key_encoder_setopt(_encoder()[0], option, ffi.new(f"{kind}*", value))

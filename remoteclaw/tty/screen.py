@@ -15,6 +15,7 @@ from remoteclaw.tty import emulator
 from remoteclaw.tty.emulator import Heard, check
 from remoteclaw.tty.frames import (
     CLUSTER,
+    LINK,
     Frame,
     Frames,
     Modes,
@@ -24,11 +25,12 @@ from remoteclaw.tty.frames import (
     plain,
     row_text,
 )
+from remoteclaw.tty.keys import modifies_other
 
 __all__ = ["PictureUnreadable", "Screen"]
 
-#: Most bytes of a picture.
-PICTURE: Final = 256 * 1024
+#: Most bytes of a picture: the holder keeps 256 KB, with what else is known of the terminal.
+PICTURE: Final = 208 * 1024
 #: How long a program may hold its screen back (mode 2026), in seconds.
 HOLD: Final = 0.5
 
@@ -47,20 +49,25 @@ class Screen:
         ffi, lib = emulator.library()
         terminal = ffi.new("GhosttyTerminal*")
         check(lib.ghostty_terminal_new(ffi.NULL, terminal, cols, rows))
-        self._start(terminal[0], scrollback)
+        self._start(terminal[0], scrollback, is_restored=False)
 
-    def _start(self, terminal: Any, scrollback: int) -> None:
+    def _start(self, terminal: Any, scrollback: int, *, is_restored: bool) -> None:
         ffi, lib = emulator.library()
         self._ffi, self._lib, self._terminal = ffi, lib, terminal
         self._clock: Callable[[], float] = time.monotonic
         self._held_since = 0.0
         self._heard = Heard()
-        self._callbacks = emulator.configure(terminal, scrollback, self._heard)
+        self._callbacks = emulator.configure(
+            terminal, scrollback, self._heard, is_restored=is_restored
+        )
         state = ffi.new("GhosttyRenderState*")
         check(lib.ghostty_render_state_new(ffi.NULL, state))
         rows = ffi.new("GhosttyRenderStateRowIterator*")
         check(lib.ghostty_render_state_row_iterator_new(ffi.NULL, rows))
         self._state, self._iterator = state[0], rows
+        # Places for answers that are asked for often.
+        self._points, self._count = ffi.new("uint32_t[]", 256), ffi.new("size_t*")
+        self._address = ffi.new("uint8_t[]", 2 * LINK)
         self._free = weakref.finalize(self, emulator.free, terminal, state[0], rows[0])
         self._frames = Frames(self._get("COLS"), self._get("ROWS"))
 
@@ -113,7 +120,7 @@ class Screen:
             app_cursor=self._mode(1),
             app_keypad=self._mode(66),
             kitty=self._get("KITTY_KEYBOARD_FLAGS", "uint8_t"),
-            modify_other=2 if emulator.modifies_other(self._terminal) else 0,
+            modify_other=2 if modifies_other(self._terminal) else 0,
             mouse=next((mode for mode in (1003, 1002, 1000, 9) if self._mode(mode)), 0),
             sgr_mouse=self._mode(1006),
             focus=self._mode(1004),
@@ -148,7 +155,7 @@ class Screen:
 
     def _refresh(self) -> None:
         """Read the rows that have changed, unless the program holds them back."""
-        if self._mode(2026):
+        if self._mode(2026) and self._frames.rest:
             now = self._clock()
             self._held_since = self._held_since or now
             if now - self._held_since < HOLD:
@@ -250,17 +257,17 @@ class Screen:
 
     def _cluster(self, reference: Any) -> str:
         """Return a cell's code points, as many as a character may have."""
-        points, count = self._ffi.new("uint32_t[]", 64), self._ffi.new("size_t*")
-        if self._lib.ghostty_grid_ref_graphemes(reference, points, 64, count):
+        points, count = self._points, self._count
+        if self._lib.ghostty_grid_ref_graphemes(reference, points, len(points), count):
             return "\ufffd"
         text = plain("".join(map(chr, points[0 : min(count[0], CLUSTER)])))
         return text or " "
 
     def _link(self, reference: Any) -> str:
-        address, size = self._ffi.new("uint8_t[]", 2048), self._ffi.new("size_t*")
-        if self._lib.ghostty_grid_ref_hyperlink_uri(reference, address, 2048, size):
+        address, count = self._address, self._count
+        if self._lib.ghostty_grid_ref_hyperlink_uri(reference, address, len(address), count):
             return ""
-        return link(self._ffi.buffer(address, size[0])[:].decode(errors="replace"))
+        return link(self._ffi.buffer(address, count[0])[:].decode(errors="replace"))
 
     def _reference(self, row: int, tag: str) -> Any:
         """Return a reference to the first cell of a row; it holds until something is fed."""
@@ -294,7 +301,7 @@ class Screen:
         return bool(config.value)
 
     def picture(self) -> bytes:
-        """Return the whole state, with as many rows of the past as 256 KB hold.
+        """Return the whole state, with as many rows of the past as 208 KB hold.
 
         Empty in the middle of a sequence that is too long to keep: the picture before stays good.
         """
@@ -310,14 +317,14 @@ class Screen:
         except (ValueError, zlib.error) as error:
             raise PictureUnreadable("This picture of a terminal can't be read.") from error
         screen = cls.__new__(cls)
-        screen._start(terminal, scrollback)
+        screen._start(terminal, scrollback, is_restored=True)
         if (screen._frames.cols, len(screen._frames.rows)) != (cols, rows):
             screen.resize(cols, rows)
         return screen
 
 
 def _pack(terminal: Any) -> bytes:
-    """Encode a terminal in at most 256 KB: first rows of the past are left out, then the rest."""
+    """Encode a terminal, without rows of the past, or without all rows, if it is too large."""
     raw = emulator.encoded(terminal)
     if not raw:
         return b""

@@ -118,7 +118,7 @@ class Watching:
         cols, rows = self.client.cols, self.client.rows
         if kept.picture:
             with contextlib.suppress(PictureUnreadable):
-                return Screen.restored(kept.picture, cols, rows)
+                return Screen.restored(kept.picture, cols, rows, scrollback=self.scrollback)
         return Screen(cols, rows, scrollback=self.scrollback)
 
     async def run(self) -> Ended | Replaced:
@@ -194,8 +194,11 @@ class Watching:
 
     async def keep(self) -> None:
         """Leave what is known with the holder, for the gateway that comes next."""
+        picture = self.screen.picture()
+        if not picture:
+            return  # in the middle of something long: the one before and the output since are whole
         kept = Kept(
-            self.screen.picture(), dict(self._said), self.has_draft, self.waits, self._is_waiting
+            picture, dict(self._said), self.has_draft, self.waits, self._is_waiting
         ).encode()
         self._kept_at = self._offset
         if len(kept) <= MOST_KEPT:

@@ -382,6 +382,7 @@ def test_a_redis_server_that_is_not_installed_comes_with_us(directory: Path) -> 
     result = without_stack(directory, "doctor", PATH="/nonexistent")
 
     assert re.search(r"ok  redis +Valkey \S+ would be started", result.stdout)
+    assert re.search(r"ok  terminals +can be opened", result.stdout)
 
 
 @pytest.mark.usefixtures("gateway")

@@ -72,7 +72,7 @@ def test_text_that_is_hidden_never_leaves(screen: Screen) -> None:
     assert screen.text().splitlines()[0].endswith(" \u3000.")
 
 
-def test_links_lead_to_the_web_alone(screen: Screen) -> None:
+def test_links_of_a_program_lead_to_the_web_alone(screen: Screen) -> None:
     for address in ("https://example.org/a", "javascript:alert(1)", "file:///etc/passwd"):
         screen.feed(f"\x1b]8;;{address}\x07go\x1b]8;;\x07\r\n".encode())
 
@@ -101,7 +101,7 @@ def test_a_frame_holds_what_changed_since(screen: Screen) -> None:
 def test_a_revision_of_a_gateway_before_gets_everything(screen: Screen) -> None:
     before = screen.revision
     later = Screen(40, 5)
-    later._frames = Frames(40, 5, now_ms=before + 1000)
+    later._frames = Frames(40, 5, now_us=before + 1_000_000)
     later.feed(b"x")
 
     for since in (0, before, later.revision + 1):

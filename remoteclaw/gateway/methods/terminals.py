@@ -16,8 +16,8 @@ from remoteclaw.gateway.terminals import NOT_OPEN
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.tasks.entries import message_between
 from remoteclaw.tools import terminals as contract
+from remoteclaw.tty import emulator, keys
 from remoteclaw.tty import input as typing
-from remoteclaw.tty import keys
 from remoteclaw.tty.frames import Modes
 from remoteclaw.tty.input import PasteRefused
 from remoteclaw.tty.keyboard import Typist
@@ -51,6 +51,8 @@ async def _open(call: Call, params: contract.OpenTerminalParams) -> contract.Ope
     view = await call.fleet.sessions.view(session.sid)
     before = await call.fleet.terminals.record(session.sid)
     is_open = before is not None and before.is_open
+    if not is_open and (problem := emulator.problem()):
+        raise CallRefused("UNAVAILABLE", problem)
     if not is_open and not any(each.is_ours for each in await call.fleet.workers.list()):
         raise CallRefused("UNAVAILABLE", NO_WORKER)
     if params.force and view and view.turn and not is_open:

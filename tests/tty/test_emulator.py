@@ -1,0 +1,49 @@
+"""The emulator's library: loaded when it is needed, and missed in words."""
+
+import subprocess
+import sys
+
+from remoteclaw.tty import emulator
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_nothing_loads_it_before_there_is_a_screen() -> None:
+    """It takes 0.2 s and 10 MB, which work-horses and commands are spared."""
+    code = (
+        "import sys, remoteclaw.tty.screen, remoteclaw.tty.keys, remoteclaw.tty.emulator as e;"
+        "e.problem(); print([name for name in ('pyghostty', 'cffi') if name in sys.modules])"
+    )
+
+    assert python(code) == "[]"
+    assert emulator.problem() is None
+
+
+def test_without_it_terminals_are_off_in_one_sentence() -> None:
+    code = """
+import sys
+class Absent:
+    def find_spec(self, name, *more):
+        if name.startswith("pyghostty"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+import importlib.util
+importlib.util.find_spec = lambda name: None
+from remoteclaw.errors import TerminalsOff
+from remoteclaw.tty import emulator, keys
+from remoteclaw.tty.screen import Screen
+try:
+    Screen(20, 5)
+except TerminalsOff as error:
+    assert str(error) == emulator.problem()
+    print(error)
+"""
+
+    assert python(code) == (
+        "Terminals are off, because the emulator that reads their screens is not installed: run"
+        " scripts/setup, or pip install 'remoteclaw[terminals]'; it needs Linux with glibc on"
+        " x86-64 or aarch64."
+    )

@@ -1,0 +1,97 @@
+"""What the agents' own programs have printed, read whole and in pieces.
+
+Recorded from claude 2.1.197, codex 0.169.0, gemini 0.61.0 and opencode 1.18.33 on 120 by 32
+cells, with the scripted model: a long answer, a tool that needs permission, wide characters.
+"""
+
+import random
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pyte
+import pytest
+
+from remoteclaw.tty.frames import Frame, applied
+from remoteclaw.tty.screen import Screen
+
+pytest.importorskip("pyghostty")
+
+RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.raw"))
+COLS, ROWS = 120, 32
+
+
+def state(screen: Screen) -> Frame:
+    """Return all that a viewer sees, without the number of the revision."""
+    frame = screen.frame(None)
+    assert frame is not None
+    return {**frame, "revision": 0}
+
+
+def pieces(data: bytes, generator: random.Random, most: int) -> list[bytes]:
+    cuts = sorted({0, len(data), *(generator.randrange(len(data)) for _ in range(most))})
+    return [data[start:end] for start, end in pairwise(cuts)]
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda file: file.stem)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_picture_is_the_same_however_it_came(recording: Path, seed: int) -> None:
+    """Whole; in pieces; over pictures in between; and to a viewer who gets what differs."""
+    data = recording.read_bytes()
+    whole, split = Screen(COLS, ROWS), Screen(COLS, ROWS)
+    answers = whole.feed(data)
+    generator = random.Random(seed)
+    copy: Frame | None = None
+    heard = b""
+    for piece in pieces(data, generator, 150):
+        heard += split.feed(piece)
+        if generator.random() < 0.2:
+            before = split
+            split = Screen.restored(before.picture(), COLS, ROWS)
+            before.close()
+        frame = split.frame(copy["revision"] if copy else None)
+        if frame is not None:
+            copy = applied(copy, frame)
+            assert copy == split.frame(None)
+
+    assert copy is not None
+    assert {**copy, "revision": 0} == state(split) == state(whole)
+    assert split.history(0, 2000) == whole.history(0, 2000)
+    assert heard == answers
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda file: file.stem)
+def test_another_emulator_sees_the_same_rows(recording: Path) -> None:
+    """Pyte, which knows no private sequences of keyboards, and no alternate screen."""
+    data = recording.read_bytes()
+    other = pyte.Screen(COLS, ROWS)
+    stream = pyte.ByteStream(other)
+    screen = Screen(COLS, ROWS)
+    for part in re.split(rb"(?<=\x1b\[\?2026l)", data):
+        screen.feed(part)
+        stream.feed(re.sub(rb"\x1b\[[>=<][\d;?]*[a-z]|\x1b[P_][^\x1b]*\x1b\\", b"", part))
+
+        assert screen.text().split("\n") == [row.rstrip(" ") for row in other.display]
+
+
+def test_a_frame_costs_what_changed() -> None:
+    """A viewer of a busy program gets some rows a frame, not all of them."""
+    screen = Screen(COLS, ROWS)
+    revision, rows, frames = None, 0, 0
+    codex = RECORDINGS[1].read_bytes()
+    for part in re.split(rb"(?<=\x1b\[\?2026l)", codex):
+        screen.feed(part)
+        frame = screen.frame(revision)
+        if frame is not None:
+            revision, rows, frames = frame["revision"], rows + len(frame["lines"]), frames + 1
+
+    assert frames > 30
+    assert rows < frames * ROWS / 3
+
+
+def test_there_is_a_recording_of_each_program() -> None:
+    assert [file.stem for file in RECORDINGS] == ["claude", "codex", "gemini", "opencode"]
+    for file in RECORDINGS:
+        data = file.read_bytes()
+        assert len(data) <= 60_000
+        assert not re.search(rb"nobody's key|/(work|root|Users)/|127\.0\.0\.1", data)
