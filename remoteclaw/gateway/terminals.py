@@ -22,7 +22,7 @@ from remoteclaw.gateway.rooms import Room, Watcher
 from remoteclaw.gateway.terminal import HeldTerminal
 from remoteclaw.host.logs import frames_of
 from remoteclaw.tty.keyboard import Typist
-from remoteclaw.tty.screen import Screen
+from remoteclaw.tty.screen import Screen, warm_up
 from remoteclaw.tty.watching import Watching
 
 __all__ = ["NOT_OPEN", "Terminals"]
@@ -242,7 +242,7 @@ class Terminals:
 def _problem() -> str:
     """Return why there are no screens here; empty if there are."""
     try:
-        Screen(20, 5).close()
+        warm_up()
     except TerminalsOff as error:
         return str(error)
     return ""

@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 from collections import deque
+from dataclasses import dataclass
 from typing import Any, Final
 
 from remoteclaw.errors import TerminalsOff
@@ -12,6 +13,7 @@ from remoteclaw.tty.replies import allowed
 __all__ = [
     "LOOKS",
     "Heard",
+    "Kind",
     "check",
     "clear",
     "configure",
@@ -37,10 +39,26 @@ SAID: Final = 256
 #: What OSC 10 and 11 are answered with. Viewers have colours of their own.
 FOREGROUND, BACKGROUND = (0xE6, 0xE6, 0xE6), (0x12, 0x12, 0x12)
 
-#: What a cell's value says: text, style's number, is wide, is a cluster of code points, has a link,
-#: background of a cell without text. The text is None in the second half of a wide character.
-Look = tuple[str | None, int, bool, bool, bool, int | str | None]
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a cell's value says beside its text; equal ones are the same object."""
+
+    style: int
+    """The number of its style in its page, 0 for none."""
+    is_wide: bool
+    is_cluster: bool
+    """It has more than one code point."""
+    has_link: bool
+    background: int | str | None
+    """The colour of a cell without text."""
+
+
+#: A cell's text, empty for the second half of a wide character, and its kind, None for a plain one.
+Look = tuple[str, Kind | None]
 LOOKS: Final[dict[int, Look]] = {}
+_KINDS: Final[dict[Kind, Kind]] = {}
+_PLAIN = Kind(0, False, False, False, None)
 #: Most that are remembered.
 _MOST_LOOKS = 50_000
 
@@ -221,21 +239,20 @@ def look(cell: int) -> Look:
     elif tag == lib.GHOSTTY_CELL_CONTENT_BG_COLOR_RGB:
         background = _hex(get("COLOR_RGB", "GhosttyColorRgb"))
     point = get("CODEPOINT", "uint32_t") if background is None else 0
-    text: str | None = plain(chr(point)) or " "
-    if wide == lib.GHOSTTY_CELL_WIDE_SPACER_TAIL:
-        text = None
-    result = (
-        text,
-        int(get("STYLE_ID", "uint16_t")),
-        wide == lib.GHOSTTY_CELL_WIDE_WIDE,
-        tag == lib.GHOSTTY_CELL_CONTENT_CODEPOINT_GRAPHEME,
-        bool(get("HAS_HYPERLINK", "bool")),
-        background,
+    is_tail = wide == lib.GHOSTTY_CELL_WIDE_SPACER_TAIL
+    text = "" if is_tail else plain(chr(point)) or " "
+    kind = Kind(
+        style=int(get("STYLE_ID", "uint16_t")),
+        is_wide=is_tail or wide == lib.GHOSTTY_CELL_WIDE_WIDE,
+        is_cluster=tag == lib.GHOSTTY_CELL_CONTENT_CODEPOINT_GRAPHEME,
+        has_link=bool(get("HAS_HYPERLINK", "bool")),
+        background=background,
     )
     if len(LOOKS) >= _MOST_LOOKS:
         LOOKS.clear()
-    LOOKS[cell] = result
-    return result
+        _KINDS.clear()
+    LOOKS[cell] = text, None if kind == _PLAIN else _KINDS.setdefault(kind, kind)
+    return LOOKS[cell]
 
 
 def style(raw: Any) -> Style:

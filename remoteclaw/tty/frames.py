@@ -7,7 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Frame", "Frames", "Modes", "Run", "Style", "applied", "link", "plain", "row_text"]
+__all__ = [
+    "Frame",
+    "Frames",
+    "Modes",
+    "Run",
+    "Style",
+    "add_run",
+    "applied",
+    "link",
+    "plain",
+    "row_text",
+]
 
 #: A style's fields; see docs/terminals.md.
 Style = dict[str, Any]
@@ -117,6 +128,15 @@ def applied(state: Frame | None, frame: Frame) -> Frame | None:
     if state is None or frame["since"] != state["revision"]:
         return None
     return {**frame, "since": None, "lines": {**state["lines"], **frame["lines"]}}
+
+
+def add_run(runs: list[Run], text: str, style: Style | None) -> None:
+    """Add text to a row, to the run before if it has the same style; clusters stay alone."""
+    before = runs[-1][1] if runs and len(runs[-1]) > 1 else None
+    if runs and before is style and not (style and "c" in style):
+        runs[-1][0] += text
+    else:
+        runs.append([text, style] if style else [text])
 
 
 def row_text(runs: Sequence[Run]) -> str:

@@ -4,15 +4,15 @@ The emulator alone reads what the program prints. Viewers get rows of text and s
 program gets those answers that `replies` allows.
 """
 
+import itertools
+import operator
 import time
 import weakref
-import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Self
 
-from remoteclaw.errors import RemoteClawError
 from remoteclaw.tty import emulator
-from remoteclaw.tty.emulator import Heard, check
+from remoteclaw.tty.emulator import Heard, Kind, check
 from remoteclaw.tty.frames import (
     CLUSTER,
     LINK,
@@ -21,25 +21,23 @@ from remoteclaw.tty.frames import (
     Modes,
     Run,
     Style,
+    add_run,
     link,
     plain,
     row_text,
 )
 from remoteclaw.tty.keys import modifies_other
+from remoteclaw.tty.picture import PICTURE, PictureUnreadable, packed, unpacked
 
-__all__ = ["PictureUnreadable", "Screen"]
+__all__ = ["PICTURE", "PictureUnreadable", "Screen", "warm_up"]
 
-#: Most bytes of a picture: the holder keeps 256 KB, with what else is known of the terminal.
-PICTURE: Final = 208 * 1024
 #: How long a program may hold its screen back (mode 2026), in seconds.
 HOLD: Final = 0.5
 
-_MAGIC: Final = b"RCP1"
 _SHAPES = ("bar", "block", "underline", "block")
 
-
-class PictureUnreadable(RemoteClawError):
-    """Raised when a picture can't be restored, as of another version of the emulator."""
+#: Styles by what they depend on, with what is shown instead of hidden text.
+Styles = dict[tuple[Kind, bool, str], tuple[Style | None, str]]
 
 
 class Screen:
@@ -65,6 +63,7 @@ class Screen:
         rows = ffi.new("GhosttyRenderStateRowIterator*")
         check(lib.ghostty_render_state_row_iterator_new(ffi.NULL, rows))
         self._state, self._iterator = state[0], rows
+        self._styles: dict[int, Styles] = {}
         # Places for answers that are asked for often.
         self._points, self._count = ffi.new("uint32_t[]", 256), ffi.new("size_t*")
         self._address = ffi.new("uint8_t[]", 2 * LINK)
@@ -147,6 +146,7 @@ class Screen:
         """Return rows that have left the screen; 0 is the oldest that is kept."""
         total = self._get("SCROLLBACK_ROWS", "size_t")
         start = max(0, min(start, total))
+        self._styles.clear()
         rows = []
         for row in range(start, min(start + count, total)):
             reference = self._reference(row, "HISTORY")
@@ -166,6 +166,7 @@ class Screen:
         key = lib.GHOSTTY_RENDER_STATE_DATA_ROW_ITERATOR
         check(lib.ghostty_render_state_get(self._state, key, self._iterator))
         rows: dict[int, list[Run]] = {}
+        self._styles.clear()
         row, cells = ffi.new("uint16_t*"), ffi.new("GhosttyCellsView*")
         while lib.ghostty_render_state_row_iterator_next_dirty(self._iterator[0], row):
             raw = lib.GHOSTTY_RENDER_STATE_ROW_DATA_CELLS_RAW
@@ -194,66 +195,82 @@ class Screen:
 
     def _runs(self, cells: Iterable[int], reference: Any) -> list[Run]:
         """Join a row's cells of one style; a cluster of code points is a run of its own."""
-        looks = emulator.LOOKS
+        looks, look = emulator.LOOKS, emulator.look
+        known = [looks.get(cell) or look(cell) for cell in cells]
+        styles = self._styles_of(reference)
         runs: list[Run] = []
-        text: list[str] = []
-        current: Style | None = None
-        styles: dict[tuple[Any, ...], tuple[Style | None, bool]] = {}
-        for column, cell in enumerate(cells):
-            look = looks.get(cell) or emulator.look(cell)
-            part, number, is_wide, is_cluster, has_link, background = look
-            if part is None:
-                continue
-            style = None
-            if number or is_wide or is_cluster or has_link or background is not None:
+        column = 0
+        for kind, group in itertools.groupby(known, operator.itemgetter(1)):
+            parts = [part for part, _ in group]
+            if kind is None:
+                add_run(runs, "".join(parts), None)
+            elif kind.is_cluster or kind.has_link:
+                for offset, part in enumerate(parts):
+                    if part:  # else it is the second half of the one before
+                        reference.x = column + offset
+                        add_run(runs, *self._single(reference, kind, part, styles))
+            elif text := "".join(parts):
                 reference.x = column
-                address = self._link(reference) if has_link else ""
-                if is_cluster:
-                    part = self._cluster(reference)
-                    is_cluster = len(part) > 1
-                key = (number, is_wide, is_cluster, address, background)
-                if key not in styles:
-                    styles[key] = self._style(reference, *key)
-                style, is_hidden = styles[key]
-                if is_hidden:
-                    part = "\u3000" if is_wide else " "
-            if style is not current or is_cluster:
-                if text:
-                    runs.append(["".join(text), current] if current else ["".join(text)])
-                text, current = [], style
-            text.append(part)
-        rest = "".join(text) if current else "".join(text).rstrip(" ")
-        if rest:
-            runs.append([rest, current] if current else [rest])
+                add_run(runs, *self._styled(reference, kind, text, styles))
+            column += len(parts)
+        if runs and len(runs[-1]) == 1:
+            runs[-1][0] = runs[-1][0].rstrip(" ")
+            if not runs[-1][0]:
+                runs.pop()
         return runs
 
-    def _style(
+    def _single(
+        self, reference: Any, kind: Kind, text: str, styles: Styles
+    ) -> tuple[str, Style | None]:
+        """Return the text and style of a cell that may not be like its neighbours."""
+        address = self._link(reference) if kind.has_link else ""
+        if kind.is_cluster:
+            text = self._cluster(reference)
+        return self._styled(reference, kind, text, styles, len(text) > 1, address)
+
+    def _styled(
         self,
         reference: Any,
-        number: int,
-        is_wide: bool,
-        is_cluster: bool,
-        address: str,
-        background: int | str | None,
-    ) -> tuple[Style | None, bool]:
-        """Return a style as a frame has it, and whether its text is hidden."""
+        kind: Kind,
+        text: str,
+        styles: Styles,
+        is_cluster: bool = False,
+        address: str = "",
+    ) -> tuple[str, Style | None]:
+        """Return the text and style of cells of one kind; hidden text is blank."""
+        key = (kind, is_cluster, address)
+        if key not in styles:
+            styles[key] = self._style(reference, *key)
+        style, blank = styles[key]
+        return (blank * (1 if is_cluster else len(text)) if blank else text), style
+
+    def _styles_of(self, reference: Any) -> Styles:
+        """Return the styles that are known of the page of a row, which numbers its own."""
+        page = int(self._ffi.cast("uintptr_t", reference.node))
+        return self._styles.setdefault(page, {})
+
+    def _style(
+        self, reference: Any, kind: Kind, is_cluster: bool, address: str
+    ) -> tuple[Style | None, str]:
+        """Return a style as a frame has it, and what is shown instead of hidden text."""
         style: Style = {}
-        is_hidden = False
-        if number:
+        blank = ""
+        if kind.style:
             raw = self._ffi.new("GhosttyStyle*")
             raw.size = self._ffi.sizeof("GhosttyStyle")
             check(self._lib.ghostty_grid_ref_style(reference, raw))
             style = emulator.style(raw)
-            is_hidden = bool(raw.invisible)
-        if background is not None:
-            style["bg"] = background
+            if raw.invisible:
+                blank = "\u3000" if kind.is_wide else " "
+        if kind.background is not None:
+            style["bg"] = kind.background
         if address:
             style["l"] = address
-        if is_wide:
+        if kind.is_wide:
             style["w"] = 2
-        if is_cluster and not is_hidden:
+        if is_cluster and not blank:
             style["c"] = 1
-        return style or None, is_hidden
+        return style or None, blank
 
     def _cluster(self, reference: Any) -> str:
         """Return a cell's code points, as many as a character may have."""
@@ -305,40 +322,23 @@ class Screen:
 
         Empty in the middle of a sequence that is too long to keep: the picture before stays good.
         """
-        return _pack(self._terminal)
+        return packed(self._terminal)
 
     @classmethod
     def restored(cls, picture: bytes, cols: int, rows: int, *, scrollback: int = 1000) -> Self:
         """Return the screen of a picture. Raises `PictureUnreadable`."""
-        try:
-            if not picture.startswith(_MAGIC):
-                raise ValueError
-            terminal = emulator.decoded(zlib.decompress(picture[len(_MAGIC) :]))
-        except (ValueError, zlib.error) as error:
-            raise PictureUnreadable("This picture of a terminal can't be read.") from error
         screen = cls.__new__(cls)
-        screen._start(terminal, scrollback, is_restored=True)
+        screen._start(unpacked(picture), scrollback, is_restored=True)
         if (screen._frames.cols, len(screen._frames.rows)) != (cols, rows):
             screen.resize(cols, rows)
         return screen
 
 
-def _pack(terminal: Any) -> bytes:
-    """Encode a terminal, without rows of the past, or without all rows, if it is too large."""
-    raw = emulator.encoded(terminal)
-    if not raw:
-        return b""
-    packed = _MAGIC + zlib.compress(raw, 1)
-    if len(packed) <= PICTURE:
-        return packed
-    copy = emulator.decoded(raw)
-    try:
-        for lines in (500, 250, 100, 30, 0):
-            emulator.keep_lines(copy, lines)
-            packed = _MAGIC + zlib.compress(emulator.encoded(copy), 1)
-            if len(packed) <= PICTURE:
-                return packed
-        emulator.clear(copy)
-        return _MAGIC + zlib.compress(emulator.encoded(copy), 1)
-    finally:
-        emulator.library()[1].ghostty_terminal_free(copy)
+def warm_up() -> None:
+    """Load the emulator and use each of its parts once; 0.3 s, for a thread. `TerminalsOff`."""
+    screen = Screen(20, 5)
+    screen.feed("\x1b[31m漢e\u0301\x1b]8;;http://a\x07x\r\n".encode() * 9)
+    screen.frame(None)
+    screen.history(0, 1)
+    Screen.restored(screen.picture(), 20, 5).close()
+    screen.close()

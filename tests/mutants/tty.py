@@ -71,8 +71,8 @@ MUTANTS = (
     ),
     Mutant(
         "hidden text that viewers get",
-        before="if is_hidden:",
-        after="if False:",
+        before="return (blank * (1 if is_cluster else len(text)) if blank else text), style",
+        after="return text, style",
         test="test_text_that_is_hidden_never_leaves",
     ),
     Mutant(
@@ -131,8 +131,8 @@ MUTANTS = (
     ),
     Mutant(
         "a picture that is larger than what is kept",
-        before="if len(packed) <= PICTURE:\n        return packed\n    copy",
-        after="if True:\n    return packed\ncopy",
+        before="if len(picture) <= PICTURE:\n        return picture\n    copy",
+        after="if True:\n    return picture\ncopy",
         test="test_a_picture_is_never_larger_than_the_holder_keeps",
     ),
     Mutant(
