@@ -33,8 +33,9 @@ IDLE_S = 60
 #: How often a client is pinged, and how long it may take to answer, in seconds.
 PING_S = 20.0
 #: Before a restart, how long requests are waited for that are on their way over connections made
-#: already, and how long calls that run are given, in seconds. New connections wait meanwhile.
-ARRIVE_S, RESTART_S = 0.2, 5.0
+#: already, in seconds, and how often while one of these has asked nothing yet; and how long calls
+#: that run are given, in seconds. New connections wait meanwhile.
+ARRIVE_S, ARRIVE_LOOKS, RESTART_S = 0.2, 10, 5.0
 #: The most descriptors: more cost memory and are never used.
 MOST_DESCRIPTORS = 65536
 
@@ -103,8 +104,7 @@ async def _serve(
             said(address)
             await _first(stop, gateway.restart)
             if restarts():
-                server.accept_no_more()
-                await asyncio.sleep(ARRIVE_S)
+                await server.accept_no_more()
                 await gateway.end("restarting", within_s=RESTART_S)
             else:
                 await gateway.end("stopped", within_s=FINISH_S)
@@ -173,15 +173,28 @@ class _Server(uvicorn.Server):
             )
         )
 
-    def accept_no_more(self) -> None:
-        """Leave new connections to the gateway that follows."""
+    async def accept_no_more(self) -> None:
+        """Leave new connections to the gateway that follows, and wait for requests over the others.
+
+        The listeners stay open: asyncio drops what it accepts in the moment of their end.
+        """
         for listener in self.servers:
-            listener.close()
+            for listening in listener.sockets:
+                asyncio.get_running_loop().remove_reader(listening.fileno())
+        for _ in range(ARRIVE_LOOKS):
+            await asyncio.sleep(ARRIVE_S)
+            if not any(map(_is_silent, self.server_state.connections)):
+                return
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Capture none: the process has handlers of its own."""
         yield
+
+
+def _is_silent(connection: object) -> bool:
+    """Whether a connection has had no request yet; a WebSocket has had its own."""
+    return getattr(connection, "cycle", connection) is None
 
 
 def _ending(app: ASGIApp, gateway: Gateway) -> ASGIApp:

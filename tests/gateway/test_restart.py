@@ -12,6 +12,7 @@ from remoteclaw.config.load import CurrentConfig, load_config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods import HANDLERS
+from remoteclaw.gateway.server import ARRIVE_S
 from tests.support.doors import Answer, gateway_process, own_token
 from tests.support.restarts import restart, starts, take_away
 from tests.support.stack import Stack
@@ -21,9 +22,14 @@ from tests.support.waiting import eventually
 
 
 async def test_who_asks_meanwhile_waits_and_is_answered(stack: Stack) -> None:
-    """At any moment of it, over new connections and over one that was open before."""
+    """At any moment of it, over new connections and over those that were open before."""
     async with gateway_process(stack) as (door, process):
+        reader, late = await asyncio.open_connection("127.0.0.1", door.port)
         told = await restart(stack, door)
+        await asyncio.sleep(2 * ARRIVE_S)  # a client that a busy machine lets wait
+        late.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+        late.close()
         answers: list[Answer] = []
         while starts(stack) == 1 or len(answers) < 20:
             answers.append(await door.invoke(own_token(stack), "sessions_list"))

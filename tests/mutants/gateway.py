@@ -563,6 +563,12 @@ MUTANTS = (
         test="test_an_older_installation_gets_the_connectors_token",
     ),
     Mutant(
+        "a client that has connected and not asked yet when the gateway is restarted",
+        before="if not any(map(_is_silent, self.server_state.connections)):",
+        after="if True:",
+        test="test_who_asks_meanwhile_waits_and_is_answered",
+    ),
+    Mutant(
         "a gateway that takes its private socket with it when it is restarted",
         before="if not restarts:",
         after="if True:",
