@@ -47,7 +47,7 @@ def launched(directory: Path, *, id_: str | None = None, prompt: str = "", **mor
 # -- the start ------------------------------------------------------------------------------------
 
 
-def test_a_terminal_is_started_as_turns_are(directory: Path) -> None:
+def test_geminis_terminal_is_started_as_its_turns_are(directory: Path) -> None:
     given = spec(directory, model="flash", inherit_mcp=False, trust_workspace=True)
     turn = GeminiRuntime().launch(given, session_id=None, fork=False, run_dir=directory / "run")
     launch = launched(directory, model="flash", inherit_mcp=False, trust_workspace=True)
@@ -62,7 +62,7 @@ def test_a_terminal_is_started_as_turns_are(directory: Path) -> None:
     ("permissions", "mode"),
     [("ask", "default"), ("edits", "default"), ("auto", "yolo"), ("deny", "default")],
 )
-def test_its_permissions_are_those_of_the_agent(
+def test_geminis_permissions_are_those_of_the_agent(
     directory: Path, permissions: str, mode: str
 ) -> None:
     argv = launched(directory, permissions=permissions).argv
@@ -138,7 +138,7 @@ async def test_a_record_of_before_is_no_sign_of_a_gemini_that_resumes_it(
     assert await looked(watch) == "idle"
 
 
-async def test_what_is_typed_at_rest_may_open_a_menu_also_for_the_next_gateway(
+async def test_what_is_typed_into_gemini_at_rest_may_open_a_menu_also_later(
     directory: Path, chat: "Chat"
 ) -> None:
     chat.say("user", "plum")

@@ -1,12 +1,9 @@
 """OpenCode's own program in a terminal: how it is started, and what it says of itself."""
 
 import asyncio
-import base64
-import contextlib
 import os
 import signal
-import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +13,15 @@ import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.messages import McpServerConfig
-from remoteclaw.protocols import AgentSpec, Launch, TranscriptItem
+from remoteclaw.protocols import AgentSpec, Launch
 from remoteclaw.runtimes.local_http import MOST_BYTES
 from remoteclaw.runtimes.opencode import OpencodeRuntime
-from remoteclaw.runtimes.opencode_store import OpencodeTranscript
 from remoteclaw.runtimes.opencode_terminal import OpencodeTerminal, OpencodeWatch
 from remoteclaw.runtimes.terminal_notes import TerminalNotes
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
 from tests.support.bridges import agent_bridge
+from tests.support.opencode import MAIN, Server, Store
 from tests.support.stack import message
 from tests.support.tty import Tty
 from tests.support.waiting import eventually
@@ -40,7 +37,7 @@ SPEC = AgentSpec(
         "local": McpServerConfig(command="probe", args=("-v",)),
     },
 )
-MAIN, OTHER, SUB = "ses_main", "ses_other", "ses_sub"
+OTHER, SUB = "ses_other", "ses_sub"
 
 
 def launched(directory: Path, *, id_: str | None = MAIN, prompt: str = "", **more: Any) -> Launch:
@@ -69,7 +66,7 @@ def test_its_port_has_a_password_that_is_this_users_alone(directory: Path) -> No
     assert launch.argv[1:3] == ("--hostname", "127.0.0.1")
 
 
-def test_a_terminal_is_started_as_turns_are(directory: Path) -> None:
+def test_opencodes_terminal_is_started_as_its_turns_are(directory: Path) -> None:
     turn = OpencodeRuntime().launch(
         SPEC, session_id=MAIN, fork=False, run_dir=directory / "terminals" / "s"
     )
@@ -105,60 +102,11 @@ def test_a_prompt_is_never_an_option(directory: Path) -> None:
 # -- what it does ---------------------------------------------------------------------------------
 
 
-class Server:
-    """What opencode's port says, without one."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, Any] = {"/session/status": {}, "/permission": [], "/question": []}
-        """The answers by their paths; of others there are none."""
-        self.posted: list[tuple[str, Any]] = []
-        self.unanswered = 0
-        """How many connections are left without an answer."""
-        self.refused = 0
-        """How many were refused for their password."""
-        self._streams: list[asyncio.StreamWriter] = []
-        self.password = ""
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        method, path, _ = head.split(maxsplit=2)
-        secret = base64.b64encode(f"opencode:{self.password}".encode()).decode()
-        if self.unanswered:
-            self.unanswered -= 1
-            self._streams.append(writer)
-        elif f"Authorization: Basic {secret}" not in head:
-            self.refused += 1
-            await self._answer(writer, b"HTTP/1.1 401 Unauthorized\r\n\r\n")
-        elif method == "POST":
-            length = int(head.partition("Content-Length: ")[2].split()[0])
-            self.posted.append((path, orjson.loads(await reader.readexactly(length))))
-            await self._answer(writer, b"HTTP/1.1 204 No Content\r\n\r\n")
-        elif path == "/event":
-            self._streams.append(writer)
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-            self.say("server.connected")
-        elif path in self.answers:
-            answer = orjson.dumps(self.answers[path])
-            await self._answer(writer, b"HTTP/1.1 200 OK\r\n\r\n" + answer)
-        else:
-            await self._answer(writer, b"HTTP/1.1 404 Not Found\r\n\r\n{}")
-
-    async def _answer(self, writer: asyncio.StreamWriter, answer: bytes) -> None:
-        writer.write(answer)
-        await writer.drain()
-        writer.close()
-
-    def say(self, kind: str, session: str = MAIN, **more: Any) -> None:
-        event = {"type": kind, "properties": {"sessionID": session, **more}}
-        for stream in self._streams:
-            stream.write(b"data: " + orjson.dumps(event) + b"\n\n")
-
-    def status(self, kind: str, session: str = MAIN) -> None:
-        self.say("session.status", session, status={"type": kind})
-
-    def hang_up(self) -> None:
-        while self._streams:
-            self._streams.pop().close()
+@pytest.fixture
+def store(directory: Path) -> Iterator[Store]:
+    store = Store(directory)
+    yield store
+    store.close()
 
 
 class Program:
@@ -216,7 +164,7 @@ async def test_it_is_idle_once_it_says_so_and_its_screen_is_drawn(program: Progr
     assert (watch.activity, watch.is_ready) == ("idle", True)
 
 
-async def test_a_turn_is_busy_and_what_it_asks_is_told(program: Program) -> None:
+async def test_opencodes_turn_is_busy_and_what_it_asks_is_told(program: Program) -> None:
     program.begin()
     watch = await program.at_rest()
     program.server.status("busy")
@@ -267,7 +215,7 @@ async def test_another_conversation_is_followed_also_by_the_next_gateway(program
     assert program.watch(None).conversation == "ses_2"
 
 
-async def test_what_is_typed_at_rest_may_open_a_menu_also_for_the_next_gateway(
+async def test_what_is_typed_into_opencode_at_rest_may_open_a_menu_also_later(
     program: Program,
 ) -> None:
     program.begin()
@@ -335,7 +283,7 @@ async def test_a_prompt_for_a_conversation_that_goes_on_is_sent_once(program: Pr
 
 
 async def test_what_it_has_begun_before_anyone_was_there_is_found_by_its_words(
-    program: Program, store: "Store", directory: Path
+    program: Program, store: Store, directory: Path
 ) -> None:
     store.session("ses_before", 1)
     store.message("msg_1", "user", "ses_before")
@@ -353,115 +301,6 @@ async def test_what_it_has_begun_before_anyone_was_there_is_found_by_its_words(
     following.title("OpenCode")
     await eventually(lambda: following.activity == "idle")
     assert following.conversation == OTHER
-
-
-# -- its record -----------------------------------------------------------------------------------
-
-
-class Store:
-    """Opencode's database, as version 1.18.33 has it, as far as it is read."""
-
-    def __init__(self, home: Path) -> None:
-        file = home / ".local" / "share" / "opencode" / "opencode.db"
-        file.parent.mkdir(parents=True)
-        self._database = sqlite3.connect(file)
-        self._database.executescript(
-            "PRAGMA journal_mode = WAL;"
-            "CREATE TABLE session (id text PRIMARY KEY, parent_id text, time_created integer,"
-            " time_archived integer);"
-            "CREATE TABLE message (id text PRIMARY KEY, session_id text, time_created integer,"
-            " data text);"
-            "CREATE TABLE part (id text PRIMARY KEY, message_id text, session_id text,"
-            " time_created integer, data text);"
-        )
-        self.session(MAIN)
-
-    def session(self, id_: str, created_ms: int = 1 << 50) -> None:
-        self._write("INSERT INTO session VALUES (?, NULL, ?, NULL)", (id_, created_ms))
-
-    def message(self, id_: str, role: str, session: str = MAIN, **data: Any) -> None:
-        row = (id_, session, 1, orjson.dumps({"role": role, **data}).decode())
-        self._write("INSERT OR REPLACE INTO message VALUES (?, ?, ?, ?)", row)
-
-    def part(self, id_: str, message: str, kind: str, **data: Any) -> None:
-        row = (id_, message, MAIN, 2, orjson.dumps({"type": kind, **data}).decode())
-        self._write("INSERT OR REPLACE INTO part VALUES (?, ?, ?, ?, ?)", row)
-
-    def _write(self, statement: str, row: tuple[Any, ...]) -> None:
-        with self._database:
-            self._database.execute(statement, row)
-
-    def close(self) -> None:
-        self._database.close()
-
-
-@pytest.fixture
-def store(directory: Path) -> Any:
-    with contextlib.closing(Store(directory)) as store:
-        yield store
-
-
-DONE = {"completed": 9}
-BASH = {"tool": "bash", "state": {"status": "running", "input": {"command": "ls  -l"}}}
-
-
-def test_each_part_comes_once_when_it_is_complete(store: Store, directory: Path) -> None:
-    transcript = OpencodeTranscript(MAIN, {"HOME": str(directory)})
-    seen: list[TranscriptItem] = []
-    position = ""
-
-    def told() -> list[str]:
-        nonlocal position
-        items, position = transcript.read(position)
-        seen.extend(items)
-        return [item.text for item in items]
-
-    assert transcript.is_there
-    store.message("msg_1", "user", summary={"diffs": []})
-    assert told() == []
-    store.part("prt_1", "msg_1", "text", text='[remoteclaw {"id": "1"}]\n\nplum')
-    assert told() == ["plum"]
-    store.part("prt_2", "msg_1", "text", text="a file's content", synthetic=True)
-    store.message("msg_2", "assistant")
-    store.part("prt_3", "msg_2", "text", text="I w", time={"start": 1})
-    assert told() == []
-    store.part("prt_3", "msg_2", "text", text="I will.", time={"start": 1, "end": 2})
-    store.part("prt_4", "msg_2", "tool", **BASH)
-    assert told() == ["I will."]
-    store.part("prt_4", "msg_2", "tool", **{**BASH, "state": {**BASH["state"], "status": "error"}})  # type: ignore[dict-item]
-    assert told() == ["ls -l"]
-    assert told() == []
-    store.message("msg_2", "assistant", time=DONE)
-    store.message("msg_3", "assistant", time=DONE, error={"name": "MessageAbortedError"})
-    assert told() == ["Interrupted."]
-    assert told() == []
-    end = transcript.end()
-    store.message("msg_4", "user")
-    store.part("prt_5", "msg_4", "compaction")
-    store.message("msg_5", "assistant", time=DONE, summary=True)
-    store.part("prt_6", "msg_5", "text", text="a summary", time={"end": 1})
-    store.message("msg_6", "user", OTHER)
-    store.message("msg_7", "assistant")  # it dies
-    store.part("prt_7", "msg_7", "text", text="half", time={"start": 1})
-    assert told() == ["The conversation was compacted."]
-    store.message("msg_8", "assistant", time=DONE)
-    assert told() == ["half"]
-
-    assert transcript.read("")[0] == seen
-    assert transcript.read(end)[0] == seen[4:]
-    assert [item.kind for item in seen] == ["user", "agent", "tool", "notice", "notice", "agent"]
-    assert (seen[2].name, seen[2].id, seen[2].at_ms) == ("bash", "prt_4", 2)
-
-
-def test_a_store_of_another_version_is_an_error_that_names_it(directory: Path) -> None:
-    file = directory / "opencode" / "opencode.db"
-    file.parent.mkdir()
-    sqlite3.connect(file).close()
-    transcript = OpencodeTranscript(MAIN, {"XDG_DATA_HOME": str(directory)})
-
-    with pytest.raises(OSError, match=rf"opencode's record {file} can't be read: no such table"):
-        transcript.read("")
-    assert not transcript.is_there
 
 
 # -- the real one ---------------------------------------------------------------------------------

@@ -4,15 +4,21 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 
 import pexpect
 
 from remoteclaw.protocols import Activity, Launch, TerminalWatch
 from remoteclaw.tty.screen import Screen
-from tests.support.waiting import HANG_S, eventually
+from tests.support.waiting import eventually
 
 __all__ = ["Tty"]
+
+
+#: How long a person takes to press Enter behind their words, in seconds, and to press it again: one
+#: that comes with the words is a part of what was pasted to some programs.
+PAUSE_S, AGAIN_S = 0.2, 2.0
 
 
 class Tty:
@@ -60,19 +66,28 @@ class Tty:
 
     async def type(self, keys: str) -> None:
         """Press keys."""
+        self._press(keys)
+
+    def _press(self, keys: str) -> None:
         self.watch.typed()
         os.write(self._child.child_fd, keys.encode())
 
     async def submit(self, words: str) -> None:
         """Type words as a person does: Enter once they are there, and again if nothing happens."""
-        before = len(self.seen)
-        await self.type(words)
+        self._press(words)
         await self.see(words)
-        async with asyncio.timeout(HANG_S):
-            while not {"busy", "waiting"} & set(self.seen[before:]):
-                await self.type("\r")
-                with contextlib.suppress(AssertionError):
-                    await eventually(lambda: len(self.seen) > before + 1, within_s=2.0)
+        await asyncio.sleep(PAUSE_S)
+        before, pressed = len(self.seen), -AGAIN_S
+
+        def is_taken() -> bool:
+            nonlocal pressed
+            is_taken = bool({"busy", "waiting"} & set(self.seen[before:]))
+            if not is_taken and time.monotonic() > pressed + AGAIN_S:
+                pressed = time.monotonic()
+                self._press("\r")
+            return is_taken
+
+        await eventually(is_taken)
 
     async def see(self, words: str) -> None:
         """Wait until words are on the screen."""
