@@ -5,7 +5,6 @@ import contextlib
 import itertools
 import os
 import sys
-import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -23,7 +22,7 @@ from remoteclaw.runtimes.acp import AcpRuntime
 from tests.conftest import required
 from tests.support.agents import ROOT, AgentCli, ModelServerProcess
 from tests.support.bridges import agent_process
-from tests.support.prefixes import added, asked
+from tests.support.prefixes import added, asked, word
 from tests.support.waiting import HANG_S, eventually
 
 #: Those over ACP are tried in test_acp_asides.py.
@@ -56,11 +55,6 @@ def opened(cli: AgentCli, home: Home) -> Open:
             yield one
 
     return open_
-
-
-def word(text: str) -> str:
-    """Return a text that no other request has."""
-    return f"{text}-{uuid.uuid4().hex[:8]}"
 
 
 async def said(events: AsyncGenerator[AgentEvent, None]) -> str:

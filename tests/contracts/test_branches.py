@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.doors import gateway_process
 from tests.support.kills import kill_all
-from tests.support.prefixes import added, asked
+from tests.support.prefixes import added, asked, word
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -33,11 +32,6 @@ async def served(stack: Stack) -> AsyncIterator[Stack]:
     """A stack with a gateway, so that its agents have tools."""
     async with gateway_process(stack):
         yield stack
-
-
-def word(text: str) -> str:
-    """Return a text that no other request has."""
-    return f"{text}-{uuid.uuid4().hex[:8]}"
 
 
 def branch(prompt: str) -> str:

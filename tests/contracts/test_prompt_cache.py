@@ -7,7 +7,6 @@ import asyncio
 import itertools
 import json
 import subprocess
-import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -19,7 +18,7 @@ from remoteclaw.fleet.inbound import Accepted
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
 from tests.support.doors import gateway_process
-from tests.support.prefixes import added, asked
+from tests.support.prefixes import added, asked, word
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
@@ -35,11 +34,6 @@ async def served(stack: Stack) -> AsyncIterator[Stack]:
         sweeping = asyncio.create_task(stack.fleet.sweeper.run())
         yield stack
         sweeping.cancel()
-
-
-def word(text: str) -> str:
-    """Return a text that no other request has."""
-    return f"{text}-{uuid.uuid4().hex[:8]}"
 
 
 # -- another process ------------------------------------------------------------------------------

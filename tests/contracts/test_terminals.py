@@ -16,6 +16,7 @@ from remoteclaw.messages import SessionKey
 from remoteclaw.tty.holding import end
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
+from tests.support.dialogs import ESCALATED
 from tests.support.doors import Refused, RpcClient, gateway_process, own_token
 from tests.support.stack import Stack, said
 from tests.support.terminals import used_before
@@ -89,8 +90,11 @@ async def notices(stack: Stack, session: SessionKey) -> list[str]:
     return [reply["text"] for reply in replies if reply["call"]]
 
 
-#: What each has in its dialog when that is there as a whole.
-ASKS = {"claude": "Esc to cancel", "codex": "esc to cancel"}
+#: What has each ask, and what its dialog has when that is there as a whole.
+ASKS = {
+    "claude": ("SHELL:touch x", "Esc to cancel"),
+    "codex": (ESCALATED, "esc to cancel"),
+}
 
 
 @pytest.mark.parametrize("name", ASKS)
@@ -99,6 +103,7 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_ch
 ) -> None:
     """Two watch; only keys answer a dialog, also after a SIGKILL of the gateway; then the chat."""
     stack, cli, workspace = swept, required(name, model_server), directory / "workspace"
+    asking, dialog = ASKS[name]
     workspace.mkdir()
     env = used_before(cli, directory / "home", workspace)
     settings = cli.config(workspace=str(workspace), env=env)
@@ -123,9 +128,9 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_ch
             await becomes(ada.client, about["sid"], "idle")
             await ada.until("plum-1")
             await ben.until("plum-1")
-            await submit(ada.client, about["sid"], "SHELL:touch x")
+            await submit(ada.client, about["sid"], asking)
             await becomes(ada.client, about["sid"], "waiting")
-            await shows(ada.client, about["sid"], ASKS[name])
+            await shows(ada.client, about["sid"], dialog)
             shown = (await ada.client.call("terminals.screen", about))["text"]
             process.kill()
 
@@ -154,7 +159,9 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_ch
         assert "plum-1" in said(outcome)
         told = await ada.client.call("terminals.get", about)
         assert (told["state"], told["resumable"]) == ("parked", True)
-    first, second = await notices(stack, session)
+    texts = await notices(stack, session)
+    assert len(texts) == 2, texts
+    first, second = texts
     assert first.startswith("The agent waits for a person in its terminal")
     assert second == (
         "A terminal is open (the operator, waiting for a person): your message waits. "

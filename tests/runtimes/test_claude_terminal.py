@@ -21,7 +21,7 @@ from remoteclaw.runtimes.claude_terminal import ClaudeTerminal, ClaudeWatch
 from tests.support.agents import AgentCli
 from tests.support.bridges import agent_bridge
 from tests.support.dialogs import confirm
-from tests.support.prefixes import asked
+from tests.support.prefixes import asked, word
 from tests.support.stack import message
 from tests.support.tty import Tty
 from tests.support.waiting import eventually
@@ -329,6 +329,7 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
     claude: AgentCli, home: Home
 ) -> None:
     workspace = home.path / "work"
+    recall, last = (f"RECALL {word(what)}" for what in ("here", "again"))
     env = {**ClaudeRuntime().environment(os.environ), **claude.env}
     answer_first_dialogs(env)
     async with agent_bridge(home, "claude", command=claude.command, env=env) as opened:
@@ -364,9 +365,9 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
             assert watch.waiting_for == "Bash: touch x"
             await tty.type("\x1b")
             await tty.becomes("idle")
-            await tty.submit("RECALL")
+            await tty.submit(recall)
             await tty.becomes("idle")
-            assert "plum" in str(asked(claude.model, "RECALL"))
+            assert "plum" in str(asked(claude.model, recall))
             assert watch.conversation == conversation
             await tty.end()  # it writes what it has recorded a moment later
 
@@ -378,12 +379,12 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
             ("user", "SHELL:touch x", ""),
             ("tool", "touch x", "Bash"),
             ("notice", "The request was interrupted.", ""),
-            ("user", "RECALL", ""),
+            ("user", recall, ""),
         ]
         assert record.read(end) == ([], end), "each item once"
         assert record.end() == end
-        await bridge.handle(message("plum and RECALL"))
-        assert "touch x" in str(asked(claude.model, "plum and RECALL"))
+        await bridge.handle(message(last))
+        assert "touch x" in str(asked(claude.model, last))
         assert set(session_map.values()) == {conversation}
 
 

@@ -19,8 +19,8 @@ from remoteclaw.runtimes.codex_terminal import CodexTerminal, CodexWatch
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.bridges import agent_bridge
-from tests.support.dialogs import confirm
-from tests.support.prefixes import asked
+from tests.support.dialogs import ESCALATED, confirm
+from tests.support.prefixes import asked, word
 from tests.support.stack import message
 from tests.support.tty import Tty
 from tests.support.waiting import eventually
@@ -251,6 +251,7 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
 ) -> None:
     cli: AgentCli = required("codex", model_server)
     workspace = home.path / "work"
+    recall, last = (f"RECALL {word(what)}" for what in ("here", "again"))
     env = {**CodexRuntime().environment(os.environ), **cli.env}
     options: dict[str, Any] = {"command": cli.command, "env": env, "model": cli.model_name}
     async with agent_bridge(home, "codex", **options) as (bridge, keeper, session_map):
@@ -272,26 +273,26 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
             assert (watch.activity, watch.is_ready) == ("unknown", False)
             await confirm(tty)
             await tty.becomes("idle")
-            await tty.submit("SHELL:touch x")
+            await tty.submit(ESCALATED)
             await tty.becomes("waiting")
             assert watch.waiting_for == "permission"
             await tty.type("\x1b")
             await tty.becomes("idle")
-            await tty.submit("RECALL")
+            await tty.submit(recall)
             await tty.becomes("idle")
-            assert "plum" in str(asked(cli.model, "RECALL"))
+            assert "plum" in str(asked(cli.model, recall))
             await eventually(lambda: watch.conversation == conversation)
             await tty.end()
 
         assert not (workspace / "x").exists()
         items, end = record.read(before)
         assert [(item.kind, item.text, item.name) for item in items[:4]] == [
-            ("user", "SHELL:touch x", ""),
+            ("user", ESCALATED, ""),
             ("tool", "touch x", "exec_command"),
             ("notice", "The request was interrupted.", ""),
-            ("user", "RECALL", ""),
+            ("user", recall, ""),
         ]
         assert record.read(end) == ([], end), "each item once"
-        await bridge.handle(message("plum and RECALL"))
-        assert "touch x" in str(asked(cli.model, "plum and RECALL"))
+        await bridge.handle(message(last))
+        assert "touch x" in str(asked(cli.model, last))
         assert set(session_map.values()) == {conversation}

@@ -1,11 +1,15 @@
-"""Dialogs with which programs in terminals begin."""
+"""Dialogs of programs in terminals."""
 
 import contextlib
 
 from tests.support.tty import Tty
 from tests.support.waiting import eventually
 
-__all__ = ["confirm"]
+__all__ = ["ESCALATED", "confirm"]
+
+#: Has codex ask for a command. It asks by itself for one that its sandbox has refused, but on a
+#: busy machine it doesn't always see that one was: then the model is told that it has failed.
+ESCALATED = 'TOOL:exec_command:{"cmd":"touch x","sandbox_permissions":"require_escalated"}'
 
 
 async def confirm(tty: Tty) -> None:

@@ -5,11 +5,12 @@ messages. One byte that differs has everything behind it read again, at full pri
 """
 
 import json
+import uuid
 from typing import Any
 
 from tests.support.agents import ModelServerProcess
 
-__all__ = ["added", "asked"]
+__all__ = ["added", "asked", "word"]
 
 #: Where each API keeps the conversation.
 _CONVERSATIONS = ("messages", "input", "contents")
@@ -17,8 +18,13 @@ _CONVERSATIONS = ("messages", "input", "contents")
 _STATISTICS = ("metadata", "client_metadata")
 
 
+def word(text: str) -> str:
+    """Return a text that no other request has: tests share the model, and so its last requests."""
+    return f"{text}-{uuid.uuid4().hex[:8]}"
+
+
 def asked(model: ModelServerProcess, text: str) -> dict[str, Any]:
-    """Return the first of the last requests that has this text: the one that asked it."""
+    """Return the first of the last requests that has this `word`: the one that asked it."""
     found: dict[str, Any] = next(
         json.loads(line) for line in model.bodies().splitlines() if text in line
     )
