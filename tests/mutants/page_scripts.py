@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a turn that is not seen by who comes in while it runs",
+        before='if (early && event === "session.live") goesOn = payload;',
+        after="",
+        test="test_what_tools_do_is_shown_while_they_run_and_after",
+    ),
+    Mutant(
+        "a turn that is not seen by who comes into its session while it runs",
+        before='if (!key && event === "session.live") goesOn = payload;',
+        after="",
+        test="test_what_tools_do_is_shown_while_they_run_and_after",
+    ),
+    Mutant(
         "a terminal's frame that is drawn without those before it",
         before="if (!isWhole && frame.since !== this.revision) {",
         after="if (false) {",

@@ -105,6 +105,12 @@ async def test_what_tools_do_is_shown_while_they_run_and_after(
         failed = page.locator(".tool-use.failed")
         await expect(failed.locator(".seconds")).to_have_text(re.compile("^failed · "))
         await expect(text.locator("li")).to_have_text(["one", "two"])
+        session = SessionKey("main", "web", "default", "admin.ada", "admin.ada", None)
+        other = await page.context.new_page()
+        for place in (door.url, address(door, session)):  # who comes in mid-turn
+            await other.goto(place)
+            await expect(other.locator(".live .text li")).to_have_text(["one", "two"])
+        await other.close()
         (directory / "end").touch()
         answer = page.locator(".message.agent")
         await expect(answer.locator(".ended")).to_contain_text("7 tokens")
@@ -131,7 +137,6 @@ async def test_what_tools_do_is_shown_while_they_run_and_after(
 
         await write(page, "and now?")
         error = page.locator(".message.error")
-        session = SessionKey("main", "web", "default", "admin.ada", "admin.ada", None)
         await expect(error).to_contain_text(f"({session.sid[:8]}-")
         await page.goto(address(door, session))
         await expect(error).to_contain_text(f"({session.sid[:8]}-")

@@ -30,6 +30,7 @@ export function chatView(link, asks, conversation = null) {
   const reacted = new Map();  // the reactions to each message, which may be shown later, by who has reacted
   const closed = new Set();  // the requests that are answered
   let early = null;  // while the chat is opened: what is told before it is known how to read it
+  let goesOn = null;  // what was told meanwhile of the turn that runs
   let here = null;
   let last = null;  // the last event that is known
   let first = null;  // the event with which begins what is shown
@@ -68,6 +69,8 @@ export function chatView(link, asks, conversation = null) {
     });
     isNews = true;
     frame.running(here.state !== "idle");
+    if (here.state !== "idle" && goesOn?.sessionKey === here.sessionKey) frame.showLive(goesOn, here.agent);
+    goesOn = null;
     nowOpen();
     look(here.state === "idle" ? null : "", 200);
     if (isFirst) writing.focus();
@@ -96,6 +99,7 @@ export function chatView(link, asks, conversation = null) {
 
   function told({ event, payload }) {
     if (event === "web.event") return payload.conversation === conversation && happened(payload);
+    if (early && event === "session.live") goesOn = payload;
     if (!here || payload?.sessionKey !== here.sessionKey) return;
     if (event === "session.live") return frame.showLive(payload, here.agent);
     if (event === "session.outcome") {

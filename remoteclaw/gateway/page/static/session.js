@@ -25,6 +25,8 @@ export function sessionView(link, sessionKey, asks) {
   frame.about.after(terminal.element);
   const known = new Set();
   let key = null, agent = "agent";
+  let isWorking = false;
+  let goesOn = null;  // what is told of the turn that runs before it is known which session this is
 
   async function connected() {
     frame.complain("");
@@ -33,6 +35,8 @@ export function sessionView(link, sessionKey, asks) {
       key = (await link.call("sessions.subscribe", { sessionKey })).sessionKey;
       waiting.look();
       await look();
+      if (goesOn?.sessionKey === key && isWorking) frame.showLive(goesOn, agent);
+      goesOn = null;
     } catch (error) {
       frame.complain(error.message);
     }
@@ -47,7 +51,7 @@ export function sessionView(link, sessionKey, asks) {
     frame.title.textContent = facts.label ?? facts.title ?? key;
     frame.about.textContent = `${facts.channel} · ${facts.agent} · last message ${ago(facts.lastMessageMs)}${facts.waiting ? ` · ${facts.waiting} waiting` : ""}`;
     about.show(facts);
-    const isWorking = facts.state !== "idle";
+    isWorking = facts.state !== "idle";
     frame.grown(() => {
       if (history) bring(history);
       frame.doing.over(isWorking ? over : null);
@@ -86,6 +90,7 @@ export function sessionView(link, sessionKey, asks) {
   }
 
   function told({ event, payload }) {
+    if (!key && event === "session.live") goesOn = payload;
     if (!key || payload?.sessionKey !== key) return;
     if (event === "session.live") frame.showLive(payload, agent);
     if (event === "session.outcome") look(payload.turn ?? "", OF_TURN).catch(() => {});  // once it is back, it looks again
