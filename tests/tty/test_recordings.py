@@ -1,12 +1,7 @@
-"""What the agents' own programs have printed, read whole and in pieces.
-
-Recorded from claude 2.1.197, codex 0.169.0, gemini 0.61.0 and opencode 1.18.33 on 120 by 32
-cells, with the scripted model: a long answer, a tool that needs permission, wide characters.
-"""
+"""What the agents' own programs have printed, read whole and in pieces."""
 
 import random
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import pyte
@@ -14,11 +9,9 @@ import pytest
 
 from remoteclaw.tty.frames import Frame, applied
 from remoteclaw.tty.screen import Screen
+from tests.support.recorded import COLS, RECORDINGS, ROWS, pieces
 
 pytest.importorskip("pyghostty")
-
-RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.raw"))
-COLS, ROWS = 120, 32
 
 
 def state(screen: Screen) -> Frame:
@@ -26,11 +19,6 @@ def state(screen: Screen) -> Frame:
     frame = screen.frame(None)
     assert frame is not None
     return {**frame, "revision": 0}
-
-
-def pieces(data: bytes, generator: random.Random, most: int) -> list[bytes]:
-    cuts = sorted({0, len(data), *(generator.randrange(len(data)) for _ in range(most))})
-    return [data[start:end] for start, end in pairwise(cuts)]
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda file: file.stem)
