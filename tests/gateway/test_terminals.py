@@ -305,3 +305,27 @@ async def test_a_transcript_is_told_once_whoever_tells_it(stack: Stack) -> None:
                 await client.call("terminals.input", {"sid": held.sid, "text": text})
                 await until(2 * number)
         assert await told() == ["number 1", "You said number 1.", "number 2", "You said number 2."]
+
+
+async def test_of_two_gateways_the_newest_has_it_and_the_other_one_afterwards(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.gateway.terminals.ALONE_S", 0.1)
+    token, host = own_token(stack), stack.home.host_id
+    async with held_terminal(stack) as held, opened(stack) as first:
+        await ready(first, held)
+        assert first.gateway is not None
+        first.gateway.terminals.address = "http://first"
+        async with watching(first, token, held.sid) as ada:
+            async with opened(stack) as second, stack.fleet.gateways.announced(host, "http://new"):
+                await ready(second, held)
+                gone = await ada.client.event("terminal.gone")
+                assert gone["record"]["state"] == "live"
+                with pytest.raises(Refused, match="Another gateway of this host"):
+                    await ada.client.call("terminals.watch", {"sid": held.sid})
+                async with watching(second, token, held.sid) as ben:
+                    await ben.until(">")
+            async with stack.fleet.gateways.announced(host, "http://first"):
+                await ready(first, held)
+                await ada.client.call("terminals.watch", {"sid": held.sid})
+                await ada.until(">")

@@ -970,4 +970,10 @@ MUTANTS = (
         after="if False:",
         test="test_a_transcript_is_told_once_whoever_tells_it",
     ),
+    Mutant(
+        "two gateways that take a terminal from each other",
+        before="self._let_go.add(held.epoch)",
+        after="pass",
+        test="test_of_two_gateways_the_newest_has_it_and_the_other_one_afterwards",
+    ),
 )
