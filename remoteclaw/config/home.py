@@ -120,6 +120,11 @@ class Home:
         return self.path / "gateways"
 
     @property
+    def terminals(self) -> Path:
+        """Where each terminal keeps its files, and what it leaves when it ends."""
+        return self.path / "terminals"
+
+    @property
     def logs(self) -> Path:
         """Where `remoteclaw up` writes what its processes print."""
         return self.path / "logs"

@@ -323,6 +323,11 @@ class Terminals:
         found = await self._scripts.call(self._scripts.client.hgetall, keys.terminal(sid))
         return TerminalRecord.decode(sid, found) if found else None
 
+    async def is_open(self, sid: str) -> bool:
+        """Return whether a session has a terminal that is open, or not settled yet."""
+        record = await self.record(sid)
+        return record is not None and record.is_open
+
     async def list(self) -> Sequence[TerminalRecord]:
         """Return those that are open, oldest first."""
         client = self._scripts.client

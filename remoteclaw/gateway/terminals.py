@@ -21,6 +21,7 @@ from remoteclaw.gateway.feeds import Feeds
 from remoteclaw.gateway.rooms import Room, Watcher
 from remoteclaw.gateway.terminal import HeldTerminal
 from remoteclaw.host.logs import frames_of
+from remoteclaw.tty import left
 from remoteclaw.tty.keyboard import Typist
 from remoteclaw.tty.screen import Screen, warm_up
 from remoteclaw.tty.watching import Watching
@@ -52,6 +53,7 @@ class Terminals:
         self.address: str | None = None
         """Where this gateway is, if that is announced."""
         self._fleet = fleet
+        self._home = home
         self._host = home.host_id
         self._config = config
         self._feeds = feeds
@@ -122,6 +124,14 @@ class Terminals:
                 return terminal, terminal.watching
             await asyncio.sleep(SOON_S)
         raise CallRefused("CONFLICT", NOT_HERE_YET)
+
+    async def last_screen(self, record: TerminalRecord) -> Screen:
+        """Return the screen with which a terminal of this host ended. Raises `CallRefused`."""
+        if record.host == self._host and await self._has_screens():
+            screen = await asyncio.to_thread(left.last_screen, self._home.terminals / record.sid)
+            if screen is not None:
+                return screen
+        raise CallRefused("CONFLICT", NOT_OPEN)
 
     async def output(
         self, record: TerminalRecord, offset: int | None

@@ -23,6 +23,7 @@ from remoteclaw.holder.wire import (
 )
 
 __all__ = [
+    "ENDED",
     "Ended",
     "LaunchFailed",
     "Output",
@@ -41,6 +42,8 @@ MESSAGE_BYTES = 256 * 1024
 WAITING_BYTES = 1024 * 1024
 #: The time that an interrupt has before the end, in seconds; `holder/terminal.py` has the same.
 INTERRUPT_S = 2.0
+#: The name of the file in which a holder leaves what remains.
+ENDED = "ended"
 
 #: What a program has no use for, or would take for its terminal's although it is another one's.
 FOREIGN = ("STY", "TMUX", "TMUX_PANE", "LINES", "COLUMNS", "VTE_VERSION", "LC_TERMINAL")

@@ -70,7 +70,12 @@ class OpencodeTerminal:
             model=spec.model or "",
             message=_message_id(),
         )
-        env = {"OPENCODE_SERVER_USERNAME": USER, "OPENCODE_SERVER_PASSWORD": password}
+        env = {
+            "OPENCODE_SERVER_USERNAME": USER,
+            "OPENCODE_SERVER_PASSWORD": password,
+            # Each start unpacks a library of 14 MB, which nobody would take out of /tmp again.
+            "BUN_TMPDIR": str(run_dir),
+        }
         return Launch(
             argv=tuple(argv),
             env={**with_configuration(spec, config), **env},

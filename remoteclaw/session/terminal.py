@@ -21,6 +21,7 @@ from remoteclaw.fleet.terminals import Place, Terminals, TerminalTurn
 from remoteclaw.holder.client import LaunchFailed
 from remoteclaw.holder.runs import terminal_run_name
 from remoteclaw.holder.terminal_client import (
+    ENDED,
     Ended,
     Output,
     TerminalClient,
@@ -136,7 +137,7 @@ class TerminalOpening:
                 path=str(run_dir / "holder.sock"),
                 key=secrets.token_hex(16),
                 files=str(files),
-                ended=str(files / "ended"),
+                ended=str(files / ENDED),
                 runtime=spec.runtime,
                 workspace=spec.workspace,
                 cwd=launch.cwd,
@@ -200,7 +201,7 @@ def _run_name() -> str:
 
 def _new_files(home: Home, sid: str) -> Path:
     """Make the empty directory of what outlives a session's terminal."""
-    directory = home.path / "terminals" / sid
+    directory = home.terminals / sid
     shutil.rmtree(directory, ignore_errors=True)
     directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return private_directory(directory)

@@ -1,7 +1,6 @@
 """A terminal's turn ends: what its program has left is taken over."""
 
 import asyncio
-import base64
 import contextlib
 import logging
 import shutil
@@ -170,17 +169,6 @@ def _left_by_holder(place: Place) -> dict[str, Any] | None:
         return left if isinstance(left, dict) else None
     except (OSError, ValueError):
         return None
-
-
-def last_picture(place: Place) -> tuple[bytes, bytes, int, int] | None:
-    """Return a terminal's last picture, what it printed since, and its size."""
-    left = _left_by_holder(place)
-    if left is None:
-        return None
-    with contextlib.suppress(KeyError, ValueError, TypeError):
-        picture, tail = (base64.b64decode(left[name]) for name in ("picture", "tail"))
-        return picture, tail, int(left["cols"]), int(left["rows"])
-    return None
 
 
 def _state_of(ended: Mapping[str, Any] | None, *, is_here: bool, host: str) -> tuple[str, str]:

@@ -192,7 +192,8 @@ METHODS = (
     ),
     Method(
         name="terminals.screen",
-        description="Show the whole screen of a terminal as it is now.",
+        description="Show the whole screen of a terminal as it is now; for an hour after its end, "
+        "on its host, the last one.",
         params=TerminalParams,
         result=Screen,
         scope="read",

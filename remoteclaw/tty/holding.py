@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import logging
+import shutil
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from remoteclaw.clock import boottime
@@ -13,11 +15,11 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.terminals import Held, Renewed, Terminals
 from remoteclaw.holder.runs import listens
 from remoteclaw.holder.runs import terminals as living
-from remoteclaw.holder.terminal_client import beat_terminal, end_terminal
+from remoteclaw.holder.terminal_client import ENDED, beat_terminal, end_terminal
 from remoteclaw.host.process import end_orphans, is_alive
 from remoteclaw.messages import stream_order
 
-__all__ = ["KILL_AT", "Holding", "end", "end_unheld", "is_stopped", "renew"]
+__all__ = ["KILL_AT", "Holding", "end", "end_unheld", "forget_old", "is_stopped", "renew"]
 
 #: The part of a lease after which the holder ends its program.
 KILL_AT = 0.9
@@ -25,6 +27,8 @@ KILL_AT = 0.9
 RENEWALS = 20
 #: How old a terminal may be that no session knows, in seconds: it is just starting.
 YOUNG_S = 30.0
+#: How long what terminals leave is kept, in seconds.
+KEPT_S = 3600.0
 
 log = logging.getLogger(__name__)
 
@@ -112,3 +116,21 @@ def _known_by(run: Path) -> str | None:
     """Return the session of a terminal that lives, and is not just starting."""
     is_young = time.time() - run.stat().st_ctime < YOUNG_S
     return None if is_young or not listens(run) else (run / "session").read_text().strip()
+
+
+async def forget_old(terminals: Path, is_open: Callable[[str], Awaitable[bool]]) -> None:
+    """Remove what terminals have left there, and whatever else of theirs, after an hour."""
+    for directory in await asyncio.to_thread(_old, terminals):
+        if not await is_open(directory.name):
+            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+
+
+def _old(terminals: Path) -> list[Path]:
+    """Return the directories in which nothing was left for an hour."""
+    found = []
+    for directory in terminals.iterdir() if terminals.is_dir() else ():
+        with contextlib.suppress(OSError):
+            ended = directory / ENDED
+            changed = (ended if ended.exists() else directory).stat().st_mtime
+            found += [directory] if time.time() - changed > KEPT_S else []
+    return found

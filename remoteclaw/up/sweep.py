@@ -14,7 +14,7 @@ from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.holder.runs import remove_dead_runs
 from remoteclaw.host.process import end_strays, is_alive
-from remoteclaw.tty.holding import Holding, end_unheld
+from remoteclaw.tty.holding import Holding, end_unheld, forget_old
 
 __all__ = ["sweeping"]
 
@@ -41,6 +41,7 @@ async def _sweep_host(fleet: Fleet, home: Home, config: Config) -> None:
             await fleet.sweeper.release_dead(home.host_id, is_alive)
             await holding.look(hold_s=current().terminals.hold_s)
             await end_unheld(fleet.scripts, home.runs)
+            await forget_old(home.terminals, fleet.terminals.is_open)
         await asyncio.sleep(SWEEP_HOST_S)
         try:
             if count := await asyncio.to_thread(end_strays):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.terminals import Held
-from remoteclaw.holder.terminal_client import Output, TerminalClient
+from remoteclaw.holder.terminal_client import ENDED, Output, TerminalClient
 from remoteclaw.runtimes import RUNTIMES
+from remoteclaw.tty.holding import forget_old
 from tests.support.doors import Door, Refused, opened, own_token
 from tests.support.shown import ShownRuntime, held_terminal
 from tests.support.stack import Stack
@@ -227,6 +229,21 @@ async def test_a_message_waits_for_who_watches_and_then_takes_the_turn(stack: St
         record = await stack.fleet.terminals.record(held.sid)
         assert record is not None
         assert record.state == "parked"
+        await is_shown_for_an_hour(stack, door, held, "You said hi.")
+
+
+async def is_shown_for_an_hour(stack: Stack, door: Door, held: Held, text: str) -> None:
+    """Look at the last screen of a terminal that has ended, now and after an hour."""
+    directory, is_open = stack.home.terminals, stack.fleet.terminals.is_open
+    async with door.connected(own_token(stack)) as client:
+        await forget_old(directory, is_open)
+        screen = await client.call("terminals.screen", {"sid": held.sid})
+        assert text in screen["text"]
+        os.utime(directory / held.sid / ENDED, (0, 0))
+        await forget_old(directory, is_open)
+        assert not (directory / held.sid).exists()
+        with pytest.raises(Refused, match="CONFLICT: No terminal is open"):
+            await client.call("terminals.screen", {"sid": held.sid})
 
 
 async def test_an_owner_takes_it_and_what_waits_is_answered(stack: Stack) -> None:

@@ -171,4 +171,16 @@ MUTANTS = (
         after="plain = text",
         test="test_what_could_be_a_command_is_not_typed",
     ),
+    Mutant(
+        "a screen that nobody can look at once its terminal is over",
+        before='screen.feed(tail[-printed_since:] if printed_since else b"")',
+        after="pass",
+        test="test_a_message_waits_for_who_watches_and_then_takes_the_turn",
+    ),
+    Mutant(
+        "files of terminals that are kept for good",
+        before="found += [directory] if time.time() - changed > KEPT_S else []",
+        after="pass",
+        test="test_a_message_waits_for_who_watches_and_then_takes_the_turn",
+    ),
 )

@@ -86,6 +86,7 @@ def test_opencodes_terminal_is_started_as_its_turns_are(directory: Path) -> None
     assert servers["local"]["command"] == ["probe", "-v"]
     assert launch.argv[-3:] == ("--model", "scripted/best", f"--session={MAIN}")
     assert launch.env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"
+    assert launch.env["BUN_TMPDIR"] == str(directory / "terminals" / "s")  # not for ever in /tmp
 
 
 def test_under_deny_nobody_is_asked(directory: Path) -> None:

@@ -17,7 +17,12 @@ from remoteclaw.config.home import private_directory
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet.terminals import Held, Place, TerminalTurn
 from remoteclaw.holder.runs import run_name
-from remoteclaw.holder.terminal_client import TerminalClient, TerminalLaunch, end_terminal
+from remoteclaw.holder.terminal_client import (
+    ENDED,
+    TerminalClient,
+    TerminalLaunch,
+    end_terminal,
+)
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.protocols import Activity, AgentSpec, Launch, TranscriptItem
 from remoteclaw.runtimes.demo import DemoRuntime
@@ -198,14 +203,15 @@ async def held_terminal(stack: Stack, *, thread: str | None = None) -> AsyncIter
     assert lease is not None
     await lease.turns.begin([accepted.entry_id], phase="accepted")
     run_dir = private_directory(stack.home.runs / run_name("tty-"))
-    files = private_directory(stack.home.path / f"files-{session.sid}")
+    stack.home.terminals.mkdir(mode=0o700, exist_ok=True)
+    files = private_directory(stack.home.terminals / session.sid)
     notes = files / "notes"
     place = Place(
         turn=accepted.entry_id,
         path=str(run_dir / "holder.sock"),
         key=uuid.uuid4().hex,
         files=str(files),
-        ended=str(files / "ended"),
+        ended=str(files / ENDED),
         runtime="demo",
         workspace=str(files),
         cwd=str(files),

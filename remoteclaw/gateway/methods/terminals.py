@@ -119,10 +119,15 @@ async def _get(call: Call, params: contract.TerminalParams) -> contract.Terminal
 
 
 async def _screen(call: Call, params: contract.TerminalParams) -> contract.Screen:
-    _, watching, record = await _shown(call, params.sid)
-    frame = watching.screen.frame(None)
+    record = await _record(call, params.sid)
+    if record.is_open:
+        _, watching = await call.terminals.shown(record)
+        screen = watching.screen
+    else:
+        screen = await call.terminals.last_screen(record)
+    frame = screen.frame(None)
     assert frame is not None, "the whole is never nothing"
-    return contract.Screen(sid=record.sid, frame=frame, text=watching.screen.text())
+    return contract.Screen(sid=record.sid, frame=frame, text=screen.text())
 
 
 async def _history(call: Call, params: contract.HistoryParams) -> contract.HistoryRows:
