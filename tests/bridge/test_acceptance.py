@@ -171,7 +171,7 @@ def test_the_bridge_alone_asks_agents() -> None:
         if re.search(r"\b_?agent\.(turn|steer|answer)\(", file.read_text())
     }
 
-    assert callers == {"bridge/bridge.py", "bridge/conduct.py"}
+    assert callers == {"bridge/exchange.py", "bridge/conduct.py"}
 
 
 async def test_an_agents_run_directory_is_private_and_goes_with_it(home: Home) -> None:

@@ -11,14 +11,14 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from remoteclaw.bridge import ChannelBridge
-from remoteclaw.bridge.bridge import FORM
+from remoteclaw.bridge.notices import FORM
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import ErrorCategory
@@ -70,7 +70,7 @@ class Agent:
             size=len(content),
             blob=uuid.uuid4().hex,
         )
-        self.bridge._attachments = OneFile(content)
+        self.bridge._setup = replace(self.bridge._setup, attachments=OneFile(content))
         return said(await self.bridge.handle(message(text, attachments=(file,))))
 
     @property
@@ -542,7 +542,8 @@ async def test_a_new_process_goes_on_with_the_conversation_or_a_copy(
 
         await agent.keeper.discard()
         agent.session_map[name] = original
-        agent.bridge._channel = ChannelConfig(instructions="Speak like a SAILOR.")
+        channel = ChannelConfig(instructions="Speak like a SAILOR.")
+        agent.bridge._setup = replace(agent.bridge._setup, channel=channel)
         again = await agent.ask("RECALL")
         if cli.name == "gemini":  # it would destroy the conversation: ours is told it instead
             assert again.error_category is ErrorCategory.SESSION_EXPIRED

@@ -5,8 +5,8 @@ from tests.mutants import Mutant
 MUTANTS = (
     Mutant(
         "a hook that is asked twice of a turn",
-        before='if "before_runtime_spawn" in self._hooks: return',
-        after="await self._run_hooks_before_spawn(self._new_run(turn, BridgeCallbacks(), 0))",
+        before='if "before_runtime_spawn" in self._setup.hooks: return',
+        after="await run_hooks_before_spawn(self._new_run(turn, model=None, workspace=None))",
         test="test_a_hook_that_chooses_a_directory_is_asked_once_of_a_turn",
     ),
     Mutant(
@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "an answer that repeats what a tool sent",
-        before="if p.index not in run.repeated_by_tool",
+        before="if p.index not in self.repeated_by_tool",
         after="if True",
         test="test_an_answer_that_repeats_what_a_tool_sent_here_is_not_said_again",
     ),
@@ -209,13 +209,13 @@ MUTANTS = (
     ),
     Mutant(
         "a CLI's own words in a far chat",
-        before="if profile_of(run.turn.session.provider).is_local:",
+        before="if run.is_local:",
         after="if True:",
         test="test_others_read_no_reason",
     ),
     Mutant(
         "a polite sentence where one can act",
-        before="if profile_of(run.turn.session.provider).is_local:",
+        before="if run.is_local:",
         after="if False:",
         test="test_who_can_mend_a_failure_reads_the_reason",
     ),
@@ -251,13 +251,13 @@ MUTANTS = (
     ),
     Mutant(
         "an MCP server that is missing in silence",
-        before="if self._agents.is_new and run.error is None:",
+        before="if run.setup.agents.is_new and run.error is None:",
         after="if False:",
         test="test_a_server_that_is_missing_is_said_where_one_can_act_and_once",
     ),
     Mutant(
         "an MCP server that is missing in each turn",
-        before="if self._agents.is_new and run.error is None:",
+        before="if run.setup.agents.is_new and run.error is None:",
         after="if run.error is None:",
         test="test_a_server_that_is_missing_is_said_where_one_can_act_and_once",
     ),
@@ -355,7 +355,7 @@ MUTANTS = (
     ),
     Mutant(
         "a reason that is lost with a command",
-        before="if run.denials and not self._is_command(run)",
+        before="if run.denials and not run.is_command",
         after="if run.denials",
         test="test_a_command_is_sent_bare_and_the_instructions_come_later",
     ),

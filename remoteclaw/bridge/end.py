@@ -1,0 +1,114 @@
+"""The end of a turn: steps 7 to 10 of the bridge.
+
+A failure gets its category and its words, side effects are collected, the conversation's id is
+stored, and hooks run.
+"""
+
+import logging
+import time
+from dataclasses import replace
+
+from remoteclaw.bridge.failures import (
+    error_of,
+    failure_words,
+    is_fatal_to_conversation,
+    remedy_of,
+)
+from remoteclaw.bridge.hooks import AfterRuntimeExit, AgentEnd
+from remoteclaw.bridge.notices import MOST_REASON
+from remoteclaw.bridge.run import Run
+from remoteclaw.bridge.side_effects import repeats_of, side_effects_of
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.messages import ReplyPayload
+
+__all__ = ["classify_error", "collect_side_effects", "run_exit_hooks", "update_session"]
+
+#: How much of an answer hooks are given, in characters.
+HOOK_OUTPUT = 64_000
+
+log = logging.getLogger(__name__)
+
+
+# -- 7: errors ---------------------------------------------------------------------------------
+
+
+async def classify_error(run: Run) -> None:
+    """Give a failure its category on the result, and the person a sentence about it."""
+    # Measured here: few CLIs report a duration, and none includes its start.
+    duration_ms = round((time.monotonic() - run.started) * 1000)
+    run.result = replace(run.result, duration_ms=duration_ms)
+    # An answer that was complete when the stop came is delivered as one.
+    is_complete = run.delivered.has_ended and not run.result.aborted and run.error is None
+    if not is_complete:
+        run.error = error_of(run.error, overdue=run.overdue, is_stopped=run.abort.is_set())
+    if run.error is None:
+        return
+    category = run.error.category
+    is_stop = category is ErrorCategory.ABORTED
+    # The subtype speaks the vocabulary of `AgentRunResult`, which says context_window.
+    subtype = "context_window" if category is ErrorCategory.CONTEXT_OVERFLOW else str(category)
+    aborted = run.result.aborted or is_stop
+    run.result = replace(run.result, aborted=aborted, error_subtype=subtype)
+    remedy = None
+    if run.is_local:
+        run.reason = run.scrubber.line(run.error.detail, MOST_REASON)
+        remedy = remedy_of(
+            run.error, run.turn, reason=run.reason, spec=run.spec, runtime=run.setup.runtime
+        )
+    words = failure_words(
+        run.error, run.turn, overdue=run.overdue, zone=run.setup.zone, remedy=remedy
+    )
+    # A CLI's own words may quote people's messages: they are kept in the outcome, not logged.
+    log.warning("turn %s: %s", run.turn.reference, category)
+    await run.delivery.say(ReplyPayload(words, is_error=not is_stop, is_ours=True))
+
+
+# -- 8: side effects ---------------------------------------------------------------------------
+
+
+async def collect_side_effects(run: Run) -> None:
+    """Collect the side effects recorded with the turn, and those in the run directory."""
+    written = run.side_effects.read() if run.side_effects else []
+    noted = await run.effects() if run.effects else []
+    run.tool_effects = side_effects_of([*noted, *written])
+    if run.turn.entries[-1].deliver == "channel":
+        run.repeated_by_tool = repeats_of(
+            run.delivery.payloads, [*noted, *written], run.turn.session
+        )
+
+
+# -- 9: session update -------------------------------------------------------------------------
+
+
+async def update_session(run: Run) -> None:
+    """Store the conversation's id, also after a stop; delete that of a broken conversation."""
+    session_map = run.setup.session_map
+    if run.error and is_fatal_to_conversation(run.error, run.turn):
+        await session_map.delete(run.map_name)
+        await run.setup.agents.discard()
+    elif run.fork_of and run.error and not run.result.text and not run.delivered.tool_calls:
+        pass  # the CLI may not have saved the fork: the next turn forks again
+    elif session_id := run.result.session_id:
+        note = run.agent.note if run.agent else ""
+        if (session_id, note) != (run.session_id, run.spec.note):
+            await session_map.set(run.map_name, session_id, note)
+
+
+# -- 10: hooks after the exit ------------------------------------------------------------------
+
+
+async def run_exit_hooks(run: Run) -> None:
+    """Tell hooks what the agent has said, and how the turn ended."""
+    session = run.turn.session
+    exited = AfterRuntimeExit(
+        session,
+        run.result.text[:HOOK_OUTPUT],
+        run.tool_effects,
+        usage=run.result.usage,
+        duration_ms=run.result.duration_ms,
+        total_cost_usd=run.result.total_cost_usd,
+    )
+    await run.setup.hooks.run("after_runtime_exit", exited)
+    success = run.error is None
+    ended = AgentEnd(session, run.turn.reference, success, run.result.duration_ms)
+    await run.setup.hooks.run("agent_end", ended)

@@ -1,0 +1,160 @@
+"""The exchange with the agent: step 6 of the bridge, which asks it and delivers its answer."""
+
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from remoteclaw.bridge.activity import label_of, shown_of_tools
+from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
+from remoteclaw.bridge.conduct import Conduct
+from remoteclaw.bridge.delivery import Listeners
+from remoteclaw.bridge.notices import notices_of
+from remoteclaw.bridge.outgoing import Outgoing
+from remoteclaw.bridge.pace import Pace
+from remoteclaw.bridge.run import Run
+from remoteclaw.bridge.turn_prompt import build_turn_prompt
+from remoteclaw.bridge.wanted import as_shown
+from remoteclaw.bridge.work import work_of
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.events import ErrorEvent, PermissionEvent, ToolUseEvent
+from remoteclaw.messages import Image, ReplyPayload, Turn
+
+__all__ = ["ask_and_deliver"]
+
+
+async def ask_and_deliver(run: Run) -> None:
+    """Ask the agent and deliver its answer while it writes."""
+    assert run.agent is not None, "start_agent() came first"
+    agents = run.setup.agents
+    files = _files_of(run)
+    pace = Pace(heard=lambda: agents.heard_at, used_s=run.used_s)
+    conduct = Conduct(
+        run.agent,
+        spec=run.spec,
+        limits=run.setup.limits,
+        pace=pace,
+        abort=run.abort,
+        callbacks=run.callbacks,
+        as_shown=lambda event: as_shown(event, run.scrubber),
+        show=run.delivery.show,
+        discard=agents.discard,
+        files=agents.files_dir,
+        turn=run.turn,
+    )
+    listeners = Listeners(
+        take_files=files.take,
+        on_permission=partial(_decide, run, conduct),
+        on_withdrawn=conduct.withdraw,
+        label=lambda event: _label(run, event),
+        head=lambda event: label_of(event, "arguments", run.scrubber, run.spec.workspace),
+        scrub=run.scrubber.text,
+    )
+    try:
+        async with conduct.over(_steering(run, files)):
+            prompt, images = await _turn_prompt(run, files)
+            if run.is_command:
+                prompt, images = run.turn.entries[0].message.text, []
+            answering = run.agent.turn(prompt, images, is_command=run.is_command)
+            run.is_asked = True
+            async with contextlib.aclosing(answering) as events:
+                run.delivered = await run.delivery.process(pace.noting(events), listeners)
+            run.result, run.error = run.delivered.run, run.delivered.error
+    finally:
+        run.overdue = conduct.overdue
+    if notices := notices_of(run, conduct):
+        await run.delivery.say(ReplyPayload("\n".join(notices), is_ours=True))
+    if not run.delivered.has_ended and run.error is None:
+        why = "the agent's output ended without a result"
+        run.error = ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
+
+
+async def _decide(
+    run: Run,
+    conduct: Conduct,
+    event: PermissionEvent,
+    say_all: Callable[[], Awaitable[None]],
+) -> None:
+    """Begin to decide about a permission; the next attempt knows that the agent plans."""
+    note = run.agent.note if run.agent else ""
+    if event.plan is not None and run.session_id and note != run.spec.note:
+        await run.setup.session_map.set(run.map_name, run.session_id, note)
+        run.spec = replace(run.spec, note=note)
+    await conduct.decide(event, say_all)
+
+
+def _label(run: Run, event: ToolUseEvent) -> tuple[str, str]:
+    """Return the line that is shown about a running tool."""
+    shown = shown_of_tools(run.setup.channel, run.turn.session, run.messages.values())
+    return label_of(event, shown, run.scrubber, run.spec.workspace)
+
+
+# -- what the agent is told --------------------------------------------------------------------
+
+
+async def _turn_prompt(run: Run, files: TurnFiles) -> tuple[str, list[Image]]:
+    """Return the prompt of the turn, with the pictures that the agent is shown.
+
+    Puts the files that came with the messages where the agent can read them.
+    """
+    history = await run.history() if run.history and run.begins_conversation else ()
+    given: dict[str, list[GivenFile]] = {}
+    images: list[Image] = []
+    for entry in run.turn.entries:
+        given[entry.id], shown = await files.give(entry)
+        images += shown
+    all_files = [file for of_entry in given.values() for file in of_entry]
+    all_files += [file for entry in run.turn.left_out for file in left_out(entry)]
+    if words := [file.words for file in all_files if file.problem]:
+        notice = ReplyPayload("\n".join(words), is_ours=True)
+        await run.delivery.say(notice, is_last=False)
+    effects = await run.effects() if run.effects and run.turn.was_interrupted else ()
+    prompt = build_turn_prompt(
+        run.turn,
+        zone=run.setup.zone,
+        begins_conversation=run.begins_conversation,
+        history=history,
+        files=given,
+        effects=effects,
+        denials=await run.denials() if run.denials and not run.is_command else (),
+        work=await _work_of(run),
+        meanwhile=await run.beside() if run.beside and not run.is_command else (),
+    )
+    return prompt, images
+
+
+async def _work_of(run: Run) -> list[dict[str, Any]]:
+    """Return what works for the session, as its agent is told it."""
+    if run.working is None or run.is_command:
+        return []
+    zone = run.turn.entries[-1].message.timezone or run.setup.zone
+    return work_of(await run.working(), zone=zone)
+
+
+async def _steering(
+    run: Run, files: TurnFiles
+) -> AsyncGenerator[tuple[str, str, Sequence[Image]], None]:
+    """Yield the messages that join the turn: prompt, entry's id and pictures of each."""
+    if run.newcomers is None or not run.setup.runtime.capabilities.steers:
+        return
+    async with contextlib.aclosing(run.newcomers()) as entries:
+        async for entry in entries:
+            run.messages[entry.id] = entry.message
+            run.given[entry.id], images = await files.give(entry)
+            alone = Turn(run.turn.session, (entry,))
+            given = {entry.id: run.given[entry.id]}
+            yield build_turn_prompt(alone, zone=run.setup.zone, files=given), entry.id, images
+
+
+def _files_of(run: Run) -> TurnFiles:
+    setup = run.setup
+    directory, workspace = setup.agents.files_dir, Path(run.spec.workspace)
+    return TurnFiles(
+        setup.attachments,
+        setup.channel,
+        files_dir=directory,
+        outgoing=Outgoing(setup.home, run.spec.permissions, workspace, directory),
+        image_types=setup.runtime.image_types,
+    )

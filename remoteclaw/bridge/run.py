@@ -1,0 +1,139 @@
+"""The state of one turn in the bridge, which its ten steps share."""
+
+import asyncio
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from remoteclaw.bridge.attachments import GivenFile
+from remoteclaw.bridge.delivery import Delivered, DeliveryAdapter
+from remoteclaw.bridge.hooks import Hooks
+from remoteclaw.bridge.pace import Limits
+from remoteclaw.bridge.scrubber import Scrubber
+from remoteclaw.bridge.side_effects import SideEffectsReader
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import ChannelConfig
+from remoteclaw.errors import Overdue
+from remoteclaw.events import AgentRunResult, ErrorEvent
+from remoteclaw.messages import (
+    AgentDeliveryResult,
+    ChannelMessage,
+    McpSideEffects,
+    SessionKey,
+    Turn,
+)
+from remoteclaw.profiles import profile_of
+from remoteclaw.protocols import (
+    AgentProcess,
+    Agents,
+    AgentSpec,
+    AttachmentStore,
+    BridgeCallbacks,
+    Denials,
+    Effects,
+    History,
+    Newcomers,
+    Runtime,
+    SessionMap,
+    Working,
+    conversation_name,
+)
+
+__all__ = ["Run", "Setup"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What a bridge works with in each of its turns (`ChannelBridge`)."""
+
+    spec: AgentSpec
+    runtime: Runtime
+    agents: Agents
+    session_map: SessionMap
+    channel: ChannelConfig
+    zone: str | None
+    hooks: Hooks
+    attachments: AttachmentStore | None
+    limits: Limits
+    secrets: Collection[str]
+    home: Home
+    launch_of: SessionKey | None
+
+
+@dataclass(slots=True)
+class Run:
+    """The state of one turn."""
+
+    setup: Setup
+    turn: Turn
+    spec: AgentSpec
+    """The bridge's template of the agent, completed by steps 1 to 3; step 5 updates its note."""
+    delivery: DeliveryAdapter
+    callbacks: BridgeCallbacks
+    messages: dict[str, ChannelMessage]
+    """The messages that the agent was shown, by entry."""
+    abort: asyncio.Event = field(default_factory=asyncio.Event)
+    newcomers: Newcomers | None = None
+    history: History | None = None
+    effects: Effects | None = None
+    denials: Denials | None = None
+    working: Working | None = None
+    beside: Effects | None = None
+    used_s: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+    session_id: str | None = None
+    """The CLI's own id of the conversation; None if the conversation has none yet."""
+    fork_of: str | None = None
+    """The id of the conversation of which this one begins as a copy."""
+    begins_conversation: bool = False
+    """Whether the agent begins a conversation with this turn."""
+    scrubber: Scrubber = field(default_factory=Scrubber)
+    """Hides what is secret for the turn's agent."""
+    agent: AgentProcess | None = None
+    is_asked: bool = False
+    """Whether the agent was asked: from then on it answers beside the turn, too."""
+    side_effects: SideEffectsReader | None = None
+    delivered: Delivered = field(default_factory=Delivered)
+    result: AgentRunResult = field(default_factory=AgentRunResult)
+    error: ErrorEvent | None = None
+    reason: str = ""
+    """The error's, for a person who can mend it."""
+    overdue: Overdue | None = None
+    """The limit that the turn has passed."""
+    given: dict[str, list[GivenFile]] = field(default_factory=dict)
+    """The files of messages that joined the turn, by entry."""
+    tool_effects: McpSideEffects = field(default_factory=McpSideEffects)
+    repeated_by_tool: frozenset[int] = frozenset()
+    """The indexes of answer messages that a tool has sent to the same chat already."""
+
+    @property
+    def map_name(self) -> str:
+        """The conversation's name in the session map."""
+        return conversation_name(self.setup.runtime.name, self.spec.workspace)
+
+    @property
+    def is_command(self) -> bool:
+        """Whether the turn is a command that the agent gets as it is."""
+        return self.turn.is_command and self.setup.runtime.capabilities.takes_commands
+
+    @property
+    def is_local(self) -> bool:
+        """Whether who reads the answer can mend what is wrong on this computer."""
+        return profile_of(self.turn.session.provider).is_local
+
+    def outcome(self) -> AgentDeliveryResult:
+        """Return what there is to deliver."""
+        payloads = self.delivery.payloads
+        return AgentDeliveryResult(
+            payloads=tuple(p for p in payloads if p.index not in self.repeated_by_tool),
+            run=self.result,
+            mcp=self.tool_effects,
+            error=self.error.detail if self.error else None,
+            reason=self.reason,
+            error_category=self.error.category if self.error else None,
+            retry_at_ms=self.error.retry_at_ms if self.error else None,
+            steered=self.delivered.steered,
+            is_silent=self.delivered.is_silent or bool(self.repeated_by_tool),
+            tool_calls=self.delivered.tool_calls,
+            answered=self.delivered.answered,
+        )

@@ -1,0 +1,171 @@
+"""The start of a turn's agent: steps 1 to 5 of the bridge.
+
+The conversation is looked up, hooks and prompts complete the bridge's template of the agent, and
+the agent is a warm one that fits, or a new one.
+"""
+
+import asyncio
+import logging
+from dataclasses import replace
+
+from remoteclaw.bridge.hooks import BeforeRuntimeSpawn, SessionResumed, SpawnOverride
+from remoteclaw.bridge.prompt import build_system_prompt
+from remoteclaw.bridge.run import Run
+from remoteclaw.bridge.scrubber import Scrubber, secrets_of_agent
+from remoteclaw.bridge.side_effects import SideEffectsReader
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, Overdue
+from remoteclaw.protocols import FORK_OF, AgentProcess, AgentSpec
+
+__all__ = [
+    "build_system_prompts",
+    "collect_secrets",
+    "look_up_session",
+    "run_hooks_before_spawn",
+    "start_agent",
+    "warm_up_agent",
+    "with_program",
+]
+
+log = logging.getLogger(__name__)
+
+
+# -- 1: session lookup -------------------------------------------------------------------------
+
+
+async def look_up_session(run: Run) -> None:
+    """Look up the conversation with which the agent goes on."""
+    name, session_map = run.map_name, run.setup.session_map
+    known = await session_map.get(name)
+    note = await session_map.note(name) if known else ""
+    run.spec = replace(run.spec, note=note)
+    run.begins_conversation = known is None
+    is_fork = known is not None and known.startswith(FORK_OF)
+    run.session_id = None if is_fork else known
+    run.fork_of = known.removeprefix(FORK_OF) if known and is_fork else None
+
+
+# -- 2: hooks before the spawn -----------------------------------------------------------------
+
+
+async def run_hooks_before_spawn(run: Run) -> None:
+    """Let hooks choose another directory and add to the environment; the last hook wins."""
+    setup, before = run.setup, run.spec.workspace
+    event = BeforeRuntimeSpawn(run.turn.session, setup.runtime.name, before)
+    for override in await setup.hooks.run("before_runtime_spawn", event):
+        if not isinstance(override, SpawnOverride):
+            log.error("a before_runtime_spawn hook returned %s", type(override).__name__)
+            continue
+        workspace = override.workspace or run.spec.workspace
+        env = {**run.spec.env, **override.env}
+        run.spec = replace(run.spec, workspace=workspace, env=env)
+    if run.spec.workspace != before:
+        await look_up_session(run)
+
+
+# -- 3: system prompt --------------------------------------------------------------------------
+
+
+def build_system_prompts(run: Run) -> None:
+    """Build two prompts: the plain one is for an agent that can't have RemoteClaw's tools."""
+    setup = run.setup
+    with_tools, without_tools = (
+        build_system_prompt(
+            setup.launch_of or run.turn.session,
+            workspace=run.spec.workspace,
+            runtime=setup.runtime.name,
+            zone=setup.zone,
+            channel=setup.channel,
+            has_files=setup.attachments is not None,
+            sends_files=run.spec.permissions != "deny",
+            tools=tools,
+        )
+        for tools in (run.spec.tools or (), ())
+    )
+    run.spec = replace(run.spec, system_prompt=with_tools, plain_prompt=without_tools)
+
+
+# -- 4: MCP servers and run directory ----------------------------------------------------------
+
+
+def collect_secrets(run: Run) -> None:
+    """Collect the secrets to hide, those of the agent's environment and MCP servers included.
+
+    Step 5 makes the run directory, together with the agent process.
+    """
+    of_agent = secrets_of_agent(run.spec.env, run.spec.mcp_servers)
+    run.scrubber = Scrubber((*run.setup.secrets, *of_agent))
+
+
+# -- 5: agent ----------------------------------------------------------------------------------
+
+
+async def start_agent(run: Run) -> bool:
+    """Get an agent; False if the turn was stopped before the agent had started.
+
+    A new agent can take a minute to start, where an MCP server of its own hangs.
+    """
+    start_s = run.setup.limits.start_s
+    starting = asyncio.create_task(_obtain_agent(run))
+    stop = asyncio.create_task(run.abort.wait())
+    try:
+        done, _ = await asyncio.wait(
+            (starting, stop), timeout=start_s, return_when=asyncio.FIRST_COMPLETED
+        )
+    finally:
+        stop.cancel()
+        # On a stop, timeout or cancellation, drop the agent that is still starting.
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait((starting,))
+    if starting.cancelled():
+        await run.setup.agents.discard()
+        if not done:
+            run.overdue = Overdue("start_s", start_s)
+        return False
+    run.agent = await starting
+    return not run.abort.is_set()
+
+
+async def _obtain_agent(run: Run) -> AgentProcess:
+    """Get an agent that fits, warm or new; store its conversation's id before it is asked."""
+    setup = run.setup
+    agents = setup.agents
+    agent = await agents.obtain(
+        with_program(run),
+        session_id=run.session_id or run.fork_of,
+        fork=run.fork_of is not None,
+    )
+    if run.session_id and agents.is_new:
+        resumed = SessionResumed(run.turn.session, setup.runtime.name, run.session_id)
+        await setup.hooks.run("session_resumed", resumed)
+    run.side_effects = SideEffectsReader(agents.run_dir)
+    # A fork's id is stored after its first turn; before, the CLI may not have saved the fork.
+    if agent.session_id and agent.session_id != run.session_id and not run.fork_of:
+        await setup.session_map.set(run.map_name, agent.session_id, agent.note)
+        run.session_id, run.spec = agent.session_id, replace(run.spec, note=agent.note)
+    if run.callbacks.on_phase:
+        await run.callbacks.on_phase("spawned", agents.description)
+    return agent
+
+
+async def warm_up_agent(run: Run) -> None:
+    """Begin to get the agent. Raises `AgentUnavailable` where its program isn't there."""
+    await run.setup.agents.warm_up(
+        with_program(run),
+        session_id=run.session_id or run.fork_of,
+        fork=run.fork_of is not None,
+    )
+
+
+def with_program(run: Run) -> AgentSpec:
+    """Return the agent's spec with its program. Raises `AgentUnavailable` if it isn't there."""
+    command, runtime = run.spec.command, run.setup.runtime
+    program = runtime.find(command[0], run.spec.env.get("PATH"))
+    if program is None:
+        way = runtime.remedies.install if command == runtime.command else ""
+        way = f" (`{way}`)" if way else ""
+        raise AgentUnavailable(
+            f"{command[0]!r} was not found: install it{way}, or correct the agent's command.",
+            category=ErrorCategory.NOT_INSTALLED,
+        )
+    return replace(run.spec, command=(program, *command[1:]))
