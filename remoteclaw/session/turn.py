@@ -1,36 +1,28 @@
 """A turn of a session: its life is `TurnRunner.run()`, from what waits to the outcome."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from remoteclaw.clock import now_ms
 from remoteclaw.config.model import Config, QueueConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.fleet.commands import command_of
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.terminals import Place, Terminals
-from remoteclaw.fleet.turn import Finished, RecordAppend
-from remoteclaw.fleet.usage import Usage
-from remoteclaw.messages import AgentDeliveryResult, Entry, Turn, stream_order
+from remoteclaw.fleet.turn import Finished
+from remoteclaw.messages import Entry, Turn, stream_order
 from remoteclaw.session.asking import Asking
 from remoteclaw.session.attempt import Attempt, Progress
 from remoteclaw.session.beside import Beside
 from remoteclaw.session.bridge import SessionBridge
+from remoteclaw.session.ending import Ending, finish, without_agent
 from remoteclaw.session.inbox import decode
-from remoteclaw.session.moved import answered_by, moved_end, say_that_it_ended, with_end
+from remoteclaw.session.moved import say_that_it_ended
 from remoteclaw.session.notices import (
-    COMMAND_DONE,
     CONTEXT_LOST,
-    NOTHING_SAID,
     RESET,
     SECOND_TRY,
-    TOO_MANY,
     failed_result,
     notice_result,
-    stop_result,
-    superseded,
-    waiting_for_person,
-    with_notice,
 )
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import (
@@ -44,41 +36,16 @@ from remoteclaw.session.queue import (
     takes_asides,
     takes_newcomers,
 )
-from remoteclaw.session.record import lines_of
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.reset import BY_AGE, Resets
 from remoteclaw.session.steering import Steering
 from remoteclaw.session.terminal import TerminalOpening
 from remoteclaw.session.terminal_end import settle
-from remoteclaw.tasks.entries import in_outcome, result_of
 
 __all__ = ["TurnRunner"]
 
-#: How much of a CLI's own words an outcome keeps for operators, in characters.
-DETAIL = 500
-#: What an outcome says of a turn that ended with an error; of any other error, "failed".
-STATUS = {
-    None: "done",
-    ErrorCategory.ABORTED: "stopped",
-    ErrorCategory.SUPERSEDED: "interrupted",
-}
 #: How far an attempt has come that has not reached an agent.
 NOT_ASKED = ("", "accepted", "postponed")
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """The ending of an attempt."""
-
-    result: AgentDeliveryResult
-    status: str = ""
-    """The status of the outcome; empty for that of the result."""
-    is_recorded: bool = True
-    """Whether it is a part of the conversation's record."""
-    was_asked: bool = False
-    """Whether the agent was asked."""
-    record: RecordAppend | None = None
-    """What it adds to the record instead."""
 
 
 class TurnRunner:
@@ -138,12 +105,12 @@ class TurnRunner:
                     result = await self._asking.ask(attempt)
                     if result is None:
                         return None
-                    ending = _Ending(result, was_asked=True)
+                    ending = Ending(result, was_asked=True)
                 case BatchStep.RESET:
                     await self._start_conversation(attempt)
-                    ending = _Ending(notice_result(RESET), is_recorded=False)
+                    ending = Ending(notice_result(RESET), is_recorded=False)
                 case _:
-                    ending = _without_agent(step, attempt)
+                    ending = without_agent(step, attempt)
             finished = await self._finish(attempt, ending)
             if attempt.beside:  # before the next batch is planned: what was answered isn't in it
                 answered = await attempt.beside.settle()
@@ -163,7 +130,7 @@ class TurnRunner:
             if settled.has_failed:
                 result = failed_result(turn, ErrorCategory.DIED, settled.reason)
             status = "stopped" if attempt.batch.is_stopped else ""
-            ending = _Ending(result, status, is_recorded=False, record=settled.record)
+            ending = Ending(result, status, is_recorded=False, record=settled.record)
             return await self._finish(attempt, ending)
         step = batch_step(attempt.batch, turn, command=None)
         if step is BatchStep.AGENT:
@@ -171,9 +138,9 @@ class TurnRunner:
                 await self._opening.open(attempt)
                 return None
             except AgentUnavailable as problem:
-                ending = _Ending(failed_result(turn, problem.category, str(problem)))
+                ending = Ending(failed_result(turn, problem.category, str(problem)))
         else:
-            ending = _without_agent(step, attempt)
+            ending = without_agent(step, attempt)
             await self._opening.give_up(str(step))
         return await self._finish(attempt, replace(ending, is_recorded=False))
 
@@ -291,87 +258,6 @@ class TurnRunner:
         if names and self._lease.has_lost_conversation(names):
             await attempt.reply.say(CONTEXT_LOST)
 
-    async def _finish(self, attempt: Attempt, ending: _Ending) -> Finished:
-        """End the turn: its outcome, its last messages and its entries are one step."""
-        turn, reply, result = attempt.turn, attempt.reply, ending.result
-        if attempt.is_superseded and result.error_category is ErrorCategory.ABORTED:
-            result = superseded(result, turn)
-        if attempt.permissions and attempt.permissions.lapsed:
-            result = waiting_for_person(result, attempt.permissions.words)
-        error = None
-        status = ending.status or STATUS.get(result.error_category, "failed")
-        if result.error_category is not None:
-            detail = (result.error or "")[:DETAIL]
-            error = {"category": str(result.error_category), "detail": detail}
-        elif status == "done" and not result.is_silent and all(p.is_ours for p in result.payloads):
-            words = COMMAND_DONE if turn.is_command else NOTHING_SAID
-            result = with_notice(result, words, index=reply.next_index)
-        result = await with_end(self._lease, attempt, result)
-        joined = attempt.joined(result.steered)
-        entries = (*turn.left_out, *turn.entries, *joined)
-        said = [*reply.said, *result.payloads]
-        usage = Usage.of(result.run) if ending.was_asked else None
-        answers = answered_by(turn)
-        finished = await self._lease.turns.finish(
-            status,
-            reply=[in_outcome(payload) for payload in said],
-            error=error,
-            agent_process=self._bridge.keeper.record(),
-            first_index=reply.next_index,
-            payloads=reply.rest(
-                result.payloads, [*answers, *result.steered], status=status, usage=usage
-            ),
-            taken_up=result.steered,
-            answered=result.answered,
-            blobs=[file.blob for entry in entries for file in entry.message.attachments],
-            record=self._record_of(attempt, joined, result)
-            if ending.is_recorded
-            else ending.record,
-            moved=moved_end(turn, status, said),
-            task_result=await result_of(self._lease, turn, status, said, result.tool_calls),
-            is_about_person=ending.was_asked and any(entry.origin == "chat" for entry in entries),
-            usage=usage,
-            told_beside=attempt.told_beside,
-        )
-        # What was still being recorded was sent before the outcome.
-        await attempt.progress.settle()
-        self._bridge.keeper.finished(turn.id)
-        return finished
-
-    def _record_of(
-        self, attempt: Attempt, joined: Sequence[Entry], result: AgentDeliveryResult
-    ) -> RecordAppend:
-        settings = self._config.record
-        if not settings.keep_days:
-            return RecordAppend(b"", 0, 0)
-        most_bytes = settings.max_kb * 1024
-        lines = lines_of(
-            attempt.turn,
-            joined,
-            result,
-            at_ms=now_ms(),
-            most_bytes=most_bytes // 2,
-            said=attempt.reply.said,
-            plan=attempt.reply.plan,
-        )
-        return RecordAppend(lines, most_bytes, settings.keep_ms)
-
-
-def _without_agent(step: BatchStep, attempt: Attempt) -> _Ending:
-    """Return the ending of a batch that is not for the agent."""
-    turn = attempt.turn
-    match step:
-        case BatchStep.STOP_NOTICE:
-            return _Ending(stop_result(turn), is_recorded=False)
-        case BatchStep.DROPPED:
-            words = TOO_MANY.format(count=len(turn.entries), cap=attempt.queue.cap)
-            return _Ending(notice_result(words), status="dropped")
-        case BatchStep.STOPPED:
-            return _Ending(failed_result(turn, ErrorCategory.ABORTED))
-        case BatchStep.UNREADABLE:
-            why = next(entry.unreadable for entry in turn.entries if entry.unreadable)
-            return _Ending(failed_result(turn, ErrorCategory.UNREADABLE, why), status="dead")
-        case BatchStep.GIVEN_UP:
-            return _Ending(failed_result(turn, ErrorCategory.INTERRUPTED), status="dead")
-        case _:
-            raise AssertionError(f"{step} needs the conversation")
+    async def _finish(self, attempt: Attempt, ending: Ending) -> Finished:
+        keeper, settings = self._bridge.keeper, self._config.record
+        return await finish(self._lease, keeper, settings, attempt, ending)

@@ -342,8 +342,8 @@ MUTANTS = (
     ),
     Mutant(
         "a message that the cap leaves out and nobody is told of",
-        before='return _Ending(notice_result(words), status="dropped")',
-        after='return _Ending(notice_result(""), status="dropped")',
+        before='return Ending(notice_result(words), status="dropped")',
+        after='return Ending(notice_result(""), status="dropped")',
         test="test_beyond_the_cap_messages_are_left_out_and_their_sender_is_told",
     ),
     Mutant(

@@ -1,0 +1,144 @@
+"""The end of an attempt: its outcome, its last messages and its entries, in one step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from remoteclaw.clock import now_ms
+from remoteclaw.config.model import RecordConfig
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turn import Finished, RecordAppend
+from remoteclaw.fleet.usage import Usage
+from remoteclaw.messages import AgentDeliveryResult, Entry
+from remoteclaw.session.agent import AgentKeeper
+from remoteclaw.session.attempt import Attempt
+from remoteclaw.session.moved import answered_by, moved_end, with_end
+from remoteclaw.session.notices import (
+    COMMAND_DONE,
+    NOTHING_SAID,
+    TOO_MANY,
+    failed_result,
+    notice_result,
+    stop_result,
+    superseded,
+    waiting_for_person,
+    with_notice,
+)
+from remoteclaw.session.queue import BatchStep
+from remoteclaw.session.record import lines_of
+from remoteclaw.tasks.entries import in_outcome, result_of
+
+__all__ = ["Ending", "finish", "without_agent"]
+
+#: How much of a CLI's own words an outcome keeps for operators, in characters.
+DETAIL = 500
+#: What an outcome says of a turn that ended with an error; of any other error, "failed".
+STATUS = {
+    None: "done",
+    ErrorCategory.ABORTED: "stopped",
+    ErrorCategory.SUPERSEDED: "interrupted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The ending of an attempt."""
+
+    result: AgentDeliveryResult
+    status: str = ""
+    """The status of the outcome; empty for that of the result."""
+    is_recorded: bool = True
+    """Whether it is a part of the conversation's record."""
+    was_asked: bool = False
+    """Whether the agent was asked."""
+    record: RecordAppend | None = None
+    """What it adds to the record instead."""
+
+
+def without_agent(step: BatchStep, attempt: Attempt) -> Ending:
+    """Return the ending of a batch that is not for the agent."""
+    turn = attempt.turn
+    match step:
+        case BatchStep.STOP_NOTICE:
+            return Ending(stop_result(turn), is_recorded=False)
+        case BatchStep.DROPPED:
+            words = TOO_MANY.format(count=len(turn.entries), cap=attempt.queue.cap)
+            return Ending(notice_result(words), status="dropped")
+        case BatchStep.STOPPED:
+            return Ending(failed_result(turn, ErrorCategory.ABORTED))
+        case BatchStep.UNREADABLE:
+            why = next(entry.unreadable for entry in turn.entries if entry.unreadable)
+            return Ending(failed_result(turn, ErrorCategory.UNREADABLE, why), status="dead")
+        case BatchStep.GIVEN_UP:
+            return Ending(failed_result(turn, ErrorCategory.INTERRUPTED), status="dead")
+        case _:
+            raise AssertionError(f"{step} needs the conversation")
+
+
+async def finish(
+    lease: Lease, keeper: AgentKeeper, settings: RecordConfig, attempt: Attempt, ending: Ending
+) -> Finished:
+    """End the turn: its outcome, its last messages and its entries are one step."""
+    turn, reply, result = attempt.turn, attempt.reply, ending.result
+    if attempt.is_superseded and result.error_category is ErrorCategory.ABORTED:
+        result = superseded(result, turn)
+    if attempt.permissions and attempt.permissions.lapsed:
+        result = waiting_for_person(result, attempt.permissions.words)
+    error = None
+    status = ending.status or STATUS.get(result.error_category, "failed")
+    if result.error_category is not None:
+        detail = (result.error or "")[:DETAIL]
+        error = {"category": str(result.error_category), "detail": detail}
+    elif status == "done" and not result.is_silent and all(p.is_ours for p in result.payloads):
+        words = COMMAND_DONE if turn.is_command else NOTHING_SAID
+        result = with_notice(result, words, index=reply.next_index)
+    result = await with_end(lease, attempt, result)
+    joined = attempt.joined(result.steered)
+    entries = (*turn.left_out, *turn.entries, *joined)
+    said = [*reply.said, *result.payloads]
+    usage = Usage.of(result.run) if ending.was_asked else None
+    answers = answered_by(turn)
+    finished = await lease.turns.finish(
+        status,
+        reply=[in_outcome(payload) for payload in said],
+        error=error,
+        agent_process=keeper.record(),
+        first_index=reply.next_index,
+        payloads=reply.rest(
+            result.payloads, [*answers, *result.steered], status=status, usage=usage
+        ),
+        taken_up=result.steered,
+        answered=result.answered,
+        blobs=[file.blob for entry in entries for file in entry.message.attachments],
+        record=_record_of(settings, attempt, joined, result)
+        if ending.is_recorded
+        else ending.record,
+        moved=moved_end(turn, status, said),
+        task_result=await result_of(lease, turn, status, said, result.tool_calls),
+        is_about_person=ending.was_asked and any(entry.origin == "chat" for entry in entries),
+        usage=usage,
+        told_beside=attempt.told_beside,
+    )
+    # What was still being recorded was sent before the outcome.
+    await attempt.progress.settle()
+    keeper.finished(turn.id)
+    return finished
+
+
+def _record_of(
+    settings: RecordConfig, attempt: Attempt, joined: Sequence[Entry], result: AgentDeliveryResult
+) -> RecordAppend:
+    """Return what the turn adds to the conversation's record."""
+    if not settings.keep_days:
+        return RecordAppend(b"", 0, 0)
+    most_bytes = settings.max_kb * 1024
+    lines = lines_of(
+        attempt.turn,
+        joined,
+        result,
+        at_ms=now_ms(),
+        most_bytes=most_bytes // 2,
+        said=attempt.reply.said,
+        plan=attempt.reply.plan,
+    )
+    return RecordAppend(lines, most_bytes, settings.keep_ms)
