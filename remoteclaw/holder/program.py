@@ -1,42 +1,36 @@
-"""The holder: starts one agent CLI, passes its pipes on, keeps it warm, ends its whole tree.
+"""The holder: starts one agent CLI, keeps it, and ends its whole tree.
 
 `main()` runs in `python -I -S` with a connected unix socket as standard input, whose other end is
-the first client.
-The holder is the subreaper of everything that the CLI starts, so nothing can leave its tree; it
-ends that tree when beats stop coming, when a client's connection ends without PARK, and, parked,
-when its time is over or the process that keeps the lifeline is gone.
+the first client. It has two modes: `pipes.py` passes the CLI's pipes on, `terminal.py` keeps it in
+a terminal. What both have in common is here.
+
+The holder is the subreaper of everything that the CLI starts, so nothing can leave its tree.
 
 Little is imported: `import socket, signal, json` would double the 9 ms that a cold start pays for
 the holder.
 
-It has two modes: `pipes`, below, and `pty`, for programs in a terminal (`terminal.py`).
-
-The wire, version 1.  Every message is one line, for some followed by a body of stated length:
-
-    client                                    holder
-    START 1 pipes <bytes>\\n<fields>           HELLO 1 pipes <pid> <state bytes> <output bytes>\\n…
-                                                 with the CLI's stdin, stdout and stderr attached
-                                              or FAILED <errno>
-    BEAT <deadline>
-    PARK <epoch> <seconds> <bytes>\\n<state>   PARKED
-    END                                       ENDED
-    ATTACH 1 <epoch> <key> <deadline>         HELLO …, GONE or DENIED
-                                              EXIT <status> when the CLI ended by itself
-
-A deadline is in seconds of CLOCK_BOOTTIME, which goes on while a laptop sleeps.
+Every message of the wire is one line, for some followed by a body of stated length. A deadline is
+in seconds of CLOCK_BOOTTIME, which goes on while a laptop sleeps.
 """
 
 import _signal  # the signal module wraps it in enums, 4 ms
 import _socket
-import ctypes
 import os
-import select
 import time
-from _operator import _compare_digest  # hmac.compare_digest without importing hmac
+
+from tree import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    descendants,
+    namespace,
+    prctl,
+    raise_oom_score,
+    remove_tree,
+    signal_all,
+    start_time,
+)
 
 PROTOCOL = "1"
-#: The most output of a parked CLI, in bytes: one that prints more is ended.
-RING_BYTES = 1024 * 1024
 #: The most of a START or PARK body that is accepted, in bytes: a system prompt is not part of it.
 BODY_BYTES = 8 * 1024 * 1024
 #: The longest line that is accepted, in bytes; of an unknown peer nothing else is.
@@ -49,16 +43,11 @@ GRACE_S = 1.0
 FOREIGN_S = 5.0
 #: The interval of checks of deadlines, in seconds: poll()'s own timeout does not count suspend.
 TICK_S = 1.0
-#: The least `oom_score_adj` of the CLI and of all that it starts: when memory runs out, the kernel
-#: ends them, which can be started again, before Redis and the workers.
-OOM_SCORE = 500
 #: The longest wait for the key of an unknown peer, in seconds.
 HANDSHAKE_S = 5.0
 
 #: The messages whose last word says how long a body follows them.
 WITH_BODY = ("START", "PARK", "IN", "KEEP")
-
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def now():
@@ -283,265 +272,6 @@ class Holder:
         os._exit(0)
 
 
-class PipesHolder(Holder):
-    """An agent whose pipes are passed to one client at a time, or that is parked."""
-
-    def __init__(self, starter, fields):
-        super().__init__(starter, fields)
-        starter.most = BODY_BYTES
-        self.state, self.ring = b"", bytearray()
-        self.is_unwanted = False
-        _signal.signal(_signal.SIGUSR1, self.on_unwanted)
-
-    def start(self):
-        """Start the CLI with three pipes; answer the starter."""
-        child_in, self.stdin = os.pipe2(os.O_CLOEXEC)
-        self.stdout, child_out = os.pipe2(os.O_CLOEXEC)
-        self.stderr, child_err = os.pipe2(os.O_CLOEXEC)
-        self.pipes = (child_in, child_out, child_err)
-        self.launch()
-        for descriptor in self.pipes:
-            os.close(descriptor)
-        for descriptor in (self.stdin, self.stdout, self.stderr):
-            os.set_blocking(descriptor, False)
-        self.hello()
-
-    def take_descriptors(self):
-        """Make the pipes the standard input, output and error of a session of its own."""
-        os.setsid()
-        for target, source in enumerate(self.pipes):
-            os.dup2(source, target)
-
-    def hello(self):
-        """Hand the pipes over, with what the last client left and the CLI said since."""
-        head = f"HELLO {PROTOCOL} pipes {self.cli} {len(self.state)} {len(self.ring)}\n"
-        body = head.encode() + self.state + bytes(self.ring)
-        self.attached.send(body, (self.stdin, self.stdout, self.stderr))
-        self.ring.clear()
-
-    # -- the loop ------------------------------------------------------------------------------
-
-    def run(self):
-        """Serve clients until the agent has to end."""
-        while True:
-            self.wait()
-            self.reap()
-            self.accept()
-            if self.attached:
-                self.serve()
-            for stranger in list(self.strangers):
-                self.meet(stranger)
-            if self.attached:
-                self.is_unwanted = False  # an agent at work is never ended for another's sake
-            else:
-                self.collect()
-                self.check_lifeline()
-                if self.is_unwanted:
-                    self.end()
-            if now() > self.deadline:
-                self.end()
-
-    def wait(self):
-        """Sleep until something happens, a second at most."""
-        poll = select.poll()
-        peers = [*self.strangers, *([self.attached] if self.attached else [])]
-        for readable in (self.wake_read, self.listener, *(peer.sock for peer in peers)):
-            poll.register(readable, select.POLLIN)
-        if not self.attached:
-            if self.lifeline is not None:
-                poll.register(self.lifeline, 0)  # POLLHUP is always reported
-            poll.register(self.stdout, select.POLLIN)
-            poll.register(self.stderr, select.POLLIN)
-        poll.poll(max(0.0, min(TICK_S, self.deadline - now())) * 1000 + 1)
-
-    def on_exit(self):
-        """Tell that the CLI has ended by itself."""
-        if self.attached:
-            self.attached.send(b"EXIT %d\n" % self.status)
-        self.end()
-
-    def serve(self):
-        """Obey the attached client; without PARK, its end is the agent's end."""
-        peer = self.attached
-        peer.receive()
-        while message := peer.take():
-            words, body = message
-            if words[0] == "BEAT":
-                self.deadline = float(words[1])
-            elif words[0] == "PARK" and int(words[1]) == self.epoch:
-                self.state = body
-                self.deadline = now() + float(words[2])
-                self.attached = None
-                for descriptor in (self.stdout, self.stderr):
-                    os.set_blocking(descriptor, False)  # shared with the last client
-                self.note_parked()
-                peer.send(b"PARKED\n")
-                self.strangers.append(peer)  # it may attach again: a message came meanwhile
-                return
-            elif words[0] == "END":
-                self.end(tell=peer)
-        if peer.is_closed:
-            self.end()
-
-    def meet(self, stranger):
-        """Let a client attach (or end the agent) if it has the key."""
-        stranger.receive()
-        message = stranger.take()
-        if message:
-            epoch, deadline = self.credentials(*message[0])
-            if epoch < self.epoch:
-                stranger.send(b"DENIED\n")
-                stranger.is_closed = True
-            elif self.attached:
-                # A descriptor that was handed out can't be taken back: the older client, frozen
-                # perhaps, may yet write to the CLI. So the CLI goes; the newcomer starts another.
-                self.end(tell=stranger, word=b"GONE\n")
-            else:
-                self.epoch, self.deadline = epoch, deadline
-                self.strangers.remove(stranger)
-                stranger.most = BODY_BYTES
-                self.attached = stranger
-                self.note_attached()
-                self.hello()
-                return
-        if stranger.is_closed or now() > stranger.since + HANDSHAKE_S:
-            stranger.sock.close()
-            self.strangers.remove(stranger)
-
-    def note_parked(self):
-        """Leave a file whose age says since when the agent waits (`runs.py`)."""
-        path = os.fsdecode(self.run_dir) + "/parked"
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-
-    def note_attached(self):
-        """Take that file away."""
-        try:
-            os.unlink(os.fsdecode(self.run_dir) + "/parked")
-        except OSError:
-            pass
-
-    def on_unwanted(self, _number, _frame):
-        """Remember that the host wants the room: the loop knows whether the agent is parked."""
-        self.is_unwanted = True
-
-    def credentials(self, word="", version="", epoch="", key="", deadline="", *_):
-        """Return the epoch and deadline of an ATTACH with the key; of anything else, no epoch."""
-        if word != "ATTACH" or version != PROTOCOL or not _compare_digest(key.encode(), self.key):
-            return -1, 0.0
-        try:
-            return int(epoch), float(deadline)
-        except ValueError:
-            return -1, 0.0
-
-    def collect(self):
-        """Keep the output of a parked CLI for the next client; end it when it prints too much."""
-        for descriptor in (self.stdout, self.stderr):
-            try:
-                data = os.read(descriptor, 65536)
-            except BlockingIOError:
-                continue
-            if not data:  # it closed its own output, for good
-                self.end()
-            if descriptor == self.stdout:  # errors are read so that the CLI doesn't block on them
-                self.ring += data
-        if len(self.ring) > RING_BYTES:
-            self.end()
-
-    def check_lifeline(self):
-        """End a parked agent when the process at the other end of the lifeline is gone.
-
-        An attached one ends with its client, which the same event kills: if it ended first, its
-        client would tell the person that the agent has died.
-        """
-        if self.lifeline is None:
-            return
-        try:
-            if not os.read(self.lifeline, 1):
-                self.end()
-        except BlockingIOError:
-            pass
-
-    def end(self, tell=None, word=b"ENDED\n"):
-        """End the CLI's tree and leave for good."""
-        self.end_tree()
-        self.leave(tell, word)
-
-
-def prctl(option, value):
-    """Call prctl(2), which the standard library lacks."""
-    ctypes.CDLL(None).prctl(option, int(value), 0, 0, 0)
-
-
-def raise_oom_score():
-    """Have the kernel prefer this process, and its children, when memory runs out."""
-    try:
-        with open("/proc/self/oom_score_adj", "r+") as file:
-            if int(file.read()) < OOM_SCORE:
-                file.write(str(OOM_SCORE))
-    except OSError:  # a sandbox may have it read-only
-        pass
-
-
-def start_time(pid):
-    """Return when a process started, in clock ticks since boot: with its pid, its identity."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()[19]
-
-
-def namespace():
-    """Return which process ids are meant, as `process.py` does: a boot and a pid namespace."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-            boot = file.read().strip()
-    except OSError:
-        boot = b"unknown"
-    return boot + b"/%d" % os.stat("/proc/self/ns/pid").st_ino
-
-
-def signal_all(pids, number):
-    """Send one signal to every process that is still there and ours; return how many were."""
-    count = 0
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-            count += 1
-        except OSError:
-            pass
-    return count
-
-
-def descendants(root):
-    """Return every process below `root`, from /proc."""
-    parents = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            parents.setdefault(int(fields[1]), []).append(int(name))
-    found, queue = [], [root]
-    while queue:
-        children = parents.get(queue.pop(), [])
-        found += children
-        queue += children
-    return found
-
-
-def remove_tree(path):
-    """Remove a directory and what is in it, following no links."""
-    try:
-        for entry in os.scandir(path):
-            if entry.is_dir(follow_symlinks=False):
-                remove_tree(entry.path)
-            else:
-                os.unlink(entry.path)
-        os.rmdir(path)
-    except OSError:
-        pass
-
-
 def main():
     """Read the launch data, start the agent and hold it."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -568,13 +298,15 @@ def main():
 
 def holder_of(words, starter, fields):
     """Return the holder that a START asks for; one of an older client names no mode."""
-    mode = words[2:-1]
+    mode = words[2:-1]  # each starts without the other
     if mode == ["pty"]:
-        import terminal  # an agent's holder starts without it
+        import terminal
 
         return terminal.TerminalHolder(starter, fields)
     if mode in ([], ["pipes"]):
-        return PipesHolder(starter, fields)
+        import pipes
+
+        return pipes.PipesHolder(starter, fields)
     raise SystemExit("the client is of another version")
 
 

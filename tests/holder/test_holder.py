@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from remoteclaw.clock import boot_id, boottime
-from remoteclaw.holder import program
 from remoteclaw.holder.client import HolderClient, HolderLaunch, LaunchFailed
 from remoteclaw.holder.runs import remove_dead_runs
 from remoteclaw.host.process import end_orphans, end_strays
@@ -23,6 +23,7 @@ from tests.support.processes import children, is_alive, parent
 from tests.support.waiting import HANG_S, eventually
 
 FAR = 3600.0
+PROGRAM = Path(__file__).parents[2] / "remoteclaw" / "holder"
 
 
 def launch(directory: Path, *argv: str, lifeline: str = "") -> HolderLaunch:
@@ -479,19 +480,18 @@ async def test_other_users_cannot_reach_the_socket(directory: Path) -> None:
 
 def test_the_program_imports_little(directory: Path) -> None:
     """Each module would be paid for by every cold start."""
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import program; print(*sorted(sys.modules))"
-    )
-    here = Path(__file__).parents[2] / "remoteclaw" / "holder"
-    argv = [sys.executable, "-I", "-S", "-c", code, str(here)]
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import pipes; print(*sorted(sys.modules))"
+    argv = [sys.executable, "-I", "-S", "-c", code, str(PROGRAM)]
     modules = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
 
     assert not {"socket", "json", "subprocess", "signal", "asyncio", "selectors"} & set(modules)
 
 
 def test_clocks_count_the_time_that_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(PROGRAM)
+    program = import_module("program")
     clocks = {time.CLOCK_BOOTTIME: 5.0, time.CLOCK_MONOTONIC: 1.0}
     monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
 
     assert boottime() == 5.0
-    assert program.now() == 5.0  # type: ignore[no-untyped-call]
+    assert program.now() == 5.0

@@ -29,8 +29,11 @@ REMOTECLAW = str(Path(sys.executable).with_name("remoteclaw"))
 RQ = str(Path(sys.executable).with_name("rq"))
 #: Their modules; any other program is one.
 _MODULES = {REMOTECLAW: "remoteclaw.cli", RQ: "rq.cli"}
-#: Programs, and what only a terminal needs.
-_NOT_IMPORTED = ("__main__", "program", "terminal", "demo_agent", "console", "editor")
+#: Programs, and what only a chat in a terminal needs.
+_NOT_IMPORTED = (
+    *("/__main__.py", "/demo_agent.py", "/console.py", "/editor.py"),
+    *(f"/holder/{name}.py" for name in ("pipes", "program", "terminal", "tree")),
+)
 
 
 class Process:
@@ -114,7 +117,7 @@ def _server() -> socket.socket:
     modules = [
         ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for file in (ROOT / "remoteclaw").rglob("*.py")
-        if file.stem not in _NOT_IMPORTED
+        if not file.as_posix().endswith(_NOT_IMPORTED)
     ]
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
