@@ -98,7 +98,9 @@ class Attachment:
         for number in SIGNALS:
             loop.add_signal_handler(number, self.leave, End(128 + number, ""))
         loop.add_signal_handler(signal.SIGWINCH, self._resized)
-        self._far.gone.add_done_callback(lambda gone: self.leave(_end(gone.result())))
+        self._far.gone.add_done_callback(
+            lambda gone: self.leave(_end(gone.result(), self._far.away))
+        )
         duties = (self._far.stay(), self._paint(), self._hands.send(), self._resize())
         with self._window.entered(self._hands.take):
             running = [self._tasks.create_task(self._until_closed(duty)) for duty in duties]
@@ -281,10 +283,10 @@ class Attachment:
                 await self._far.resize(self._size())
 
 
-def _end(record: Mapping[str, Any] | None) -> End:
+def _end(record: Mapping[str, Any] | None, why: str) -> End:
     """Return the end of a terminal that is gone, with what the person reads."""
     if record is None:
-        return End(GONE, "The gateway is away for a minute; the terminal works on where it is.")
+        return End(GONE, f"For a minute, {why}; the terminal works on where it is.")
     again = f"remoteclaw attach {record['sid'][:8]}"
     status = record["exit"]
     match record["state"]:

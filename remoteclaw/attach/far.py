@@ -15,10 +15,12 @@ __all__ = ["OPEN", "Far", "NotOpen", "Target"]
 OPEN = ("starting", "live")
 #: How long the gateway may be away until we leave, in seconds: a restart takes a few.
 AWAY_S = 60.0
-#: Refusals that are over later, such as of a terminal that starts; and of one that is gone.
-FOR_NOW, NO_MORE = ("UNAVAILABLE", "TIMEOUT"), ("NOT_FOUND", "GONE")
+#: Refusals that are over later, such as of a terminal that starts.
+FOR_NOW = ("CONFLICT", "UNAVAILABLE", "TIMEOUT")
+#: The pause until the keyboard is asked for again, in seconds.
+AGAIN_S = 0.3
 #: How often, and how long, it is asked how a terminal has ended that is gone, in seconds.
-ASK_EVERY_S, ASK_S = 0.25, 5.0
+ASK_EVERY_S, ASK_S = 0.25, 3.0
 
 
 class NotOpen(RemoteClawError):
@@ -134,20 +136,26 @@ class Far:
             self._again.clear()
             try:
                 await self._watch()
-            except GatewayRefused as error:
-                if error.code not in NO_MORE or not await self._has_ended():
+            except GatewayRefused:
+                if not await self._has_ended():
                     raise
 
     async def _watch(self) -> None:
         self._learn(await self._link.ask("terminals.watch", {"sid": self.sid}, persists=True))
-        if not self.wants_keyboard:
-            return
-        try:  # on this connection, too
-            await self.take(force=False)
-        except GatewayRefused as error:
-            if error.code not in FOR_NOW:
-                self.is_writer = self.wants_keyboard = False
-                self._said("refused", "" if error.code == "CONFLICT" else str(error))
+        while self.wants_keyboard:
+            try:  # on this connection, too
+                await self.take(force=False)
+                return
+            except GatewayRefused as error:
+                is_another_s = error.code == "CONFLICT" and self.record["writer"] != ""
+                if is_another_s or error.code not in FOR_NOW:
+                    self.is_writer = self.wants_keyboard = False
+                    self._said("refused", "" if is_another_s else str(error))
+            # It starts, or a gateway that has just started isn't attached yet.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(AGAIN_S):
+                    await self._again.wait()
+                    return
 
     async def _has_ended(self) -> bool:
         """Ask how a terminal has ended; return whether it has."""

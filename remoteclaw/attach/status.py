@@ -37,13 +37,15 @@ class Status:
     def line(self, cols: int) -> tuple[Run, ...]:
         """Return it as runs: words on the left, whose terminal it is on the right."""
         words, is_loud = self._words()
-        who = " · ".join(
-            filter(None, (self.record["agent"], self.record["name"], self._doing(), self.cut))
-        )
-        right = f" {plain(who)} · Ctrl-] ? "
         left = in_cells(f" {plain(words)}", cols)
-        room = cols - len(left)
-        right = right[-room:] if room > 0 and room >= len(right) // 2 else ""
+        name = "" if self.record["name"] == "main" else self.record["name"]
+        about = [self.record["agent"], name, self._doing(), "Ctrl-] ?", self.cut]
+        parts = [plain(part) for part in about if part]
+        # What says least is left out first.
+        while parts and len(right := f"  {' · '.join(parts)} ") > cols - len(left):
+            del parts[0]
+        if not parts:
+            right = ""
         gap = " " * (cols - len(left) - len(right))
         return ([left, _LOUD if is_loud and words else _DIM], [gap + right, _DIM])
 

@@ -212,6 +212,7 @@ def test_what_it_waits_for_is_in_the_last_line(gateway: FarGateway, home: Home) 
     gateway.refuses["terminals.take"] = ("UNAVAILABLE", "It starts.")
     with attached(gateway, env=env(home)) as screen:
         screen.see("waits: a turn is running")
+        screen.until(gateway, "terminals.take")
         gateway.change(reason="a login")
         screen.see("needs you: a login")
         gateway.refuses.clear()

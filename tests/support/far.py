@@ -51,6 +51,7 @@ HOSTILE_INPUT = (
     b"\x1b[>1;10;0c",
     b"\x1b[?1u",
     b"\x1b[24;80R",
+    b"\x1b[?1;0;256S",
     b"\x1b[?2026;2$y",
     b"\x1b[8;24;80t",
     b"\x1bP>|xterm.js(6.0.0)\x1b\\",
@@ -218,7 +219,7 @@ class FarGateway:
                 rows = self.history[params["start"] : params["start"] + params["count"]]
                 return {**params, "total": len(self.history), "rows": rows}
             case "terminals.take":
-                self.record = {**self.record, "writer": "Ada"}
+                self.record["writer"] = "Ada"
         return copy.copy(self.record)
 
 
@@ -238,6 +239,11 @@ class Witness(Terminal):
             end = begun.start() if begun else len(data)
             self._rest = data[end:]
             self._stream.feed(_UNKNOWN_TO_PYTE.sub(b"", data[:end]))
+
+    @property
+    def rings(self) -> int:
+        """How often the bell has rung; titles end with the same sign."""
+        return re.sub(rb"\x1b\][^\x07]*\x07", b"", self.raw).count(b"\x07")
 
     def until(self, gateway: FarGateway, method: str, count: int = 1) -> None:
         """Wait until something was asked of the gateway so often."""

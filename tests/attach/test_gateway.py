@@ -1,0 +1,65 @@
+"""`remoteclaw attach` at a real gateway, with a program in a real holder."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from remoteclaw.runtimes import RUNTIMES
+from tests.support.doors import opened, own_token
+from tests.support.far import Witness
+from tests.support.shown import ShownRuntime, held_terminal
+from tests.support.stack import Stack
+from tests.support.terminal import REMOTECLAW
+
+
+@pytest.fixture(autouse=True)
+def shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
+
+
+async def test_a_person_works_at_a_gateway_and_the_program_outlives_them(stack: Stack) -> None:
+    token = own_token(stack)
+    async with held_terminal(stack) as held, opened(stack) as door:
+        url = {"REMOTECLAW_GATEWAY_URL": door.url, "REMOTECLAW_GATEWAY_TOKEN": token}
+
+        @contextlib.contextmanager
+        def person(columns: int, rows: int, *more: str) -> Iterator[Witness]:
+            command = (REMOTECLAW, "attach", held.sid, *more)
+            environment = stack.env(**url)
+            with Witness.running(*command, env=environment, columns=columns, rows=rows) as screen:
+                assert isinstance(screen, Witness)
+                yield screen
+
+        def work() -> None:
+            with person(70, 20) as screen:
+                screen.see_match(r"^>\n")
+                screen.see_match(r"^ {20,}main · idle · Ctrl-\] \?$")  # the keyboard is ours
+                screen.type("hello\r")
+                screen.see("You said hello.")
+                screen.type("\x1b[200~two\nlines\x1b[201~")
+                screen.see("lines")
+                screen.type("\r")
+                screen.see("You said two")
+                assert screen.rings > 0
+                screen.type("ask\r")
+                screen.see("needs you: permission to run the tool")
+                screen.type("\r")
+                screen.see("The tool ran.")
+                screen.narrow(60)
+                screen.type("\x1dd")
+                assert screen.leave() == 0
+
+        def look() -> None:
+            with person(40, 12, "--read-only") as screen:
+                screen.see("The tool ran.")
+                screen.see("read-only")
+                screen.type("x\r")
+                screen.see("cut: it has")
+                screen.type("\x1d")
+                screen.type("d")
+                assert screen.leave() == 0
+
+        await asyncio.to_thread(work)
+        await asyncio.to_thread(look)
