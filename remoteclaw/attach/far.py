@@ -80,6 +80,8 @@ class Far:
         self._name = ""
         """What others are told of us, once we have typed."""
         self._size = (80, 24)
+        self._heard = 0
+        """How often it was told how the terminal stands: what was asked before is older."""
         self._again = asyncio.Event()
         self._giving_up: asyncio.TimerHandle | None = None
         self._link = Link(
@@ -141,7 +143,9 @@ class Far:
                     raise
 
     async def _watch(self) -> None:
-        self._learn(await self._link.ask("terminals.watch", {"sid": self.sid}, persists=True))
+        heard = self._heard
+        told = await self._link.ask("terminals.watch", {"sid": self.sid}, persists=True)
+        self._learn(told if heard == self._heard else self.record)
         while self.wants_keyboard:
             try:  # on this connection, too
                 await self.take(force=False)
@@ -174,10 +178,11 @@ class Far:
         """Take the keyboard. Raises `GatewayRefused`, also while another one types."""
         cols, rows = self._size
         params = {"sid": self.sid, "cols": cols, "rows": rows, "force": force}
+        heard = self._heard
         taken = await self._link.ask("terminals.take", params)
         self._name = taken["writer"]
         self.wants_keyboard = self.is_writer = True
-        self._learn(taken)
+        self._learn(taken if heard == self._heard else self.record)
 
     async def type(self, keys: Sequence[str]) -> None:
         """Type, now or never. Raises `GatewayRefused`."""
@@ -210,13 +215,11 @@ class Far:
 
     async def _do(self, method: str, params: Mapping[str, Any]) -> None:
         try:
-            told = await self._link.tell(method, {"sid": self.sid, **params})
+            await self._link.tell(method, {"sid": self.sid, **params})
         except GatewayRefused as error:
             if error.code == "CONFLICT":
                 self.is_writer = self.wants_keyboard = False
             raise
-        if told:
-            self._learn(told)
 
     # -- what is told --------------------------------------------------------------------------
 
@@ -241,12 +244,14 @@ class Far:
             case "terminal.screen":
                 self._drawn(payload)
             case "terminal.state":
+                self._heard += 1
                 self._learn(payload)
             case "terminal.bell":
                 self._said("bell", "")
             case "terminal.clipboard":
                 self._said("clipboard", payload["text"])
             case "terminal.gone":
+                self._heard += 1
                 self._learn(payload["record"])
                 self._again.set()  # it may only be gone from this gateway
 

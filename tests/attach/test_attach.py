@@ -219,6 +219,11 @@ def test_what_it_waits_for_is_in_the_last_line(gateway: FarGateway, home: Home) 
         gateway.change(state="live", reason="", activity="waiting", waitingFor="Bash: make")
         screen.see("needs you: Bash: make")
         screen.until(gateway, "terminals.take", 2)
+        gateway.overtakes = {"waitingFor": "Bash: test"}
+        screen.type("x")
+        screen.until_typed(gateway, "t:x")
+        gateway.show({0: [["a dialog"]]})
+        assert "needs you: Bash: test" in screen.see("a dialog")
         gateway.tell("terminal.clipboard", {"sid": SID, "text": "copied"})
         screen.see("Ctrl-] y")
         assert b"]52;" not in screen.raw

@@ -117,4 +117,10 @@ MUTANTS = (
         after='0, f"The program has ended with',
         test="test_the_exit_status_is_the_program_s",
     ),
+    Mutant(
+        "a dialog that an answer from before it hides",
+        before="await self._link.tell(method, {",
+        after="self.record |= await self._link.tell(method, {",
+        test="test_what_it_waits_for_is_in_the_last_line",
+    ),
 )

@@ -94,6 +94,8 @@ class FarGateway:
         self.refuses: dict[str, tuple[str, str]] = {}
         """Methods that are refused, with code and sentence."""
         self.waits = False
+        self.overtakes: dict[str, Any] = {}
+        """What changes when something is typed; it is told before that is answered."""
         self.history: list[list[Any]] = []
         self.port = 0
         self._lines: dict[int, list[Any]] = {}
@@ -194,6 +196,8 @@ class FarGateway:
                     answer |= {"ok": False, "error": error}
                 else:
                     answer |= {"ok": True, "payload": self._answer(method, params)}
+                if method == "terminals.type" and self.overtakes:
+                    self.change(**self.overtakes)
                 connection.send(orjson.dumps(answer).decode())
                 if method == "terminals.watch":
                     frame = {"sid": SID, **(self.screen.since(None) or {})}

@@ -193,8 +193,7 @@ function makePane(link, sessionKey) {
 
   async function control(more) {
     const found = await link.call("terminals.take", { sid, ...view.room(), ...more });
-    types(found.writer, { isAsked: "force" in more });
-    took(found);
+    types(found.writer, { isAsked: "force" in more });  // how else it stands was told before, or is told
   }
 
   /** Watch on, without the keyboard. */
