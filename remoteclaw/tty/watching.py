@@ -6,6 +6,7 @@ The program is never kept waiting: all that it prints is read at once, whoever l
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,8 +33,9 @@ TAKE_BYTES = 64 * 1024
 MOST_SAID, MOST_SAID_CHARS = 8, 1000
 #: The pause between a text and its Enter, in seconds: gemini takes an earlier one for a part of it.
 ENTER_S = 0.15
-#: How long a program has to say that it has taken what was submitted, in seconds.
-TAKEN_S = 2.0
+#: How long it is waited for a program, in seconds: to show what was typed, to be idle again when it
+#: became busy by itself meanwhile, as codex does at its start, and to say that it has taken it.
+SHOWN_S, AGAIN_IDLE_S, TAKEN_S = 2.0, 10.0, 5.0
 #: The pause after what follows a program has failed, in seconds.
 AGAIN_S = 1.0
 
@@ -42,8 +44,8 @@ FULL = "The program does not read what is typed: it is busy, or it hangs."
 NOT_IDLE = "The program is not idle, as far as is known: nothing was typed."
 DRAFT = "Something else was typed and not sent yet: nothing was added to it."
 NOT_IDLE_ANY_MORE = (
-    "The program became busy while the text was typed: it stands there, and was not sent. Look at "
-    "it in the terminal."
+    "The program became busy, or asks something, while the text was typed: it stands there, and "
+    "was not sent. Look at it in the terminal."
 )
 NOT_TAKEN = (
     "The text was typed, and the program has not said that it has taken it. Look at it in the "
@@ -91,7 +93,12 @@ class Watching:
     _is_waiting: bool = False
     _was_typed_early: bool = False
     """Whether something was typed before it said that it is ready: into a question of its start."""
+    _typed: int = 0
+    """How often somebody has typed."""
+    _is_submitting: bool = False
     _submits: asyncio.Event = field(default_factory=asyncio.Event)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by whatever it prints and says, and whoever types."""
 
     async def restore(self) -> None:
         """Have the screen as it is now, from what was kept and what was printed since."""
@@ -99,15 +106,13 @@ class Watching:
         kept = Kept.decode(client.picture) if client.picture else Kept()
         behind = max(client.picture_offset - client.output_offset, 0) if client.picture else 0
         self.screen = self._screen(kept)
-        self.has_draft, self.waits, self._is_waiting = (
-            kept.has_draft,
-            kept.waits,
-            kept.is_waiting,
-        )
-        if not client.picture and client.output_offset == 0:
-            self.has_draft = False  # it is all here, and nobody has typed
         for number, text in kept.said.items():
             self._heard(number, text)
+        # Not what it seems to do between one sign and the next.
+        self.has_draft, self.waits = kept.has_draft, kept.waits
+        self._is_waiting = kept.is_waiting
+        if not client.picture and client.output_offset == 0:
+            self.has_draft = False  # it is all here, and nobody has typed
         self._offset = client.output_offset + behind
         is_gap = client.output_offset > (client.picture_offset if client.picture else 0)
         await self._take(client.output[behind:], is_past=True)
@@ -171,6 +176,7 @@ class Watching:
                     self.hearer.rang()
             if answers and not is_past:
                 await self.client.write(answers)
+            self._news.set()
             self.hearer.drawn()
             if len(data) > TAKE_BYTES:
                 await asyncio.sleep(0)
@@ -235,6 +241,7 @@ class Watching:
                 self.waits += 1
             if self._activity != "unknown":  # which doesn't say that it is over
                 self._is_waiting = self._activity == "waiting"
+        self._news.set()
         self.hearer.changed()
 
     # -- typing --------------------------------------------------------------------------------
@@ -242,6 +249,8 @@ class Watching:
     async def type(self, data: bytes) -> None:
         """Type something. Raises `CallRefused` while the program reads nothing."""
         await self._note_typing()
+        self._typed += 1
+        self._news.set()
         self._was_typed_early = self._was_typed_early or not self.watch.is_ready
         self.watch.typed()
         if not await self.client.write(data):
@@ -253,16 +262,35 @@ class Watching:
 
     async def submit(self, text: str) -> None:
         """Type a text and send it, where the program is surely idle. Raises `CallRefused`."""
-        if self.has_draft:
+        if self.has_draft or self._is_submitting:
             raise CallRefused("CONFLICT", DRAFT)
         if self.watch.activity != "idle":
             raise CallRefused("CONFLICT", NOT_IDLE)
         data = typing.paste(text, self.screen.modes)
+        self._is_submitting = True
+        try:
+            await self._submit(data)
+        except CallRefused:
+            await self._note_typing()  # it stands there, although the program may have worked
+            raise
+        finally:
+            self._is_submitting = False
+
+    async def _submit(self, data: bytes) -> None:
+        offset, waits, typed = self._offset, self.waits, self._typed
         await self._note_typing()
         if not await self.client.write(data):
             raise CallRefused("UNAVAILABLE", FULL)
+        # One that has not read it yet would read the Enter with it.
+        await self._until(lambda: self._offset > offset, SHOWN_S)
         await asyncio.sleep(ENTER_S)
-        if self.watch.activity != "idle":
+
+        def is_out_of_hand() -> bool:
+            """Whether a dialog was there, which had taken the Enter, or somebody else has typed."""
+            return (self.waits, self._typed) != (waits, typed) or self.watch.activity == "waiting"
+
+        await self._until(lambda: self.watch.activity == "idle" or is_out_of_hand(), AGAIN_IDLE_S)
+        if self.watch.activity != "idle" or is_out_of_hand():
             raise CallRefused("CONFLICT", NOT_IDLE_ANY_MORE)
         self._submits.clear()
         self.watch.typed()
@@ -279,6 +307,14 @@ class Watching:
         if answers := self.screen.resize(cols, rows):
             await self.client.write(answers)
         self.hearer.drawn()
+
+    async def _until(self, is_so: Callable[[], bool], within_s: float) -> None:
+        """Wait until something is so, or for so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while not is_so():
+                    self._news.clear()
+                    await self._news.wait()
 
     async def _note_typing(self) -> None:
         """Have it known that something is typed, before it is: also to the next gateway."""

@@ -183,4 +183,28 @@ MUTANTS = (
         after="pass",
         test="test_a_message_waits_for_who_watches_and_then_takes_the_turn",
     ),
+    Mutant(
+        "an Enter for a dialog that was there meanwhile",
+        before="return (self.waits, self._typed) != (waits, typed) or",
+        after="return self._typed != typed and",
+        test="test_where_a_dialog_was_meanwhile_no_enter_is_pressed",
+    ),
+    Mutant(
+        "an Enter for what somebody else has typed",
+        before="return (self.waits, self._typed) != (waits, typed) or",
+        after="return self.waits != waits or",
+        test="test_what_somebody_types_meanwhile_is_not_sent_with_it",
+    ),
+    Mutant(
+        "a text that is left unsent because the program was busy for a moment",
+        before="or is_out_of_hand(), AGAIN_IDLE_S)",
+        after="or is_out_of_hand(), 0)",
+        test="test_a_program_that_becomes_busy_by_itself_is_sent_the_text_when_it_is_idle_again",
+    ),
+    Mutant(
+        "a dialog that is another one for each gateway",
+        before="self.has_draft, self.waits = kept.has_draft, kept.waits",
+        after="self.has_draft, self.waits = kept.has_draft, kept.waits + self.waits",
+        test="test_a_dialog_that_the_next_gateway_finds_is_the_same_one",
+    ),
 )

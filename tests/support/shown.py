@@ -28,7 +28,7 @@ from remoteclaw.protocols import Activity, AgentSpec, Launch, TranscriptItem
 from remoteclaw.runtimes.demo import DemoRuntime
 from tests.support.stack import Stack
 
-__all__ = ["ShownRuntime", "ShownTerminal", "held_terminal"]
+__all__ = ["Nobody", "ShownRuntime", "ShownTerminal", "held_terminal"]
 
 #: Its composer is its last row. `ask` opens a dialog that any Enter answers, `work` works until
 #: the next key, `flood` prints much, `exit` ends it; everything else is answered.
@@ -96,6 +96,18 @@ while True:
             draft += part
             out(part.replace("\n", "\r\n"))
 """
+
+
+class Nobody:
+    """Has ears for nothing."""
+
+    def drawn(self) -> None: ...
+
+    def changed(self) -> None: ...
+
+    def rang(self) -> None: ...
+
+    def offered(self, text: str) -> None: ...
 
 
 @dataclass(eq=False)

@@ -8,6 +8,7 @@ from remoteclaw.holder.terminal_client import TerminalClient
 from remoteclaw.runtimes.codex_terminal import CodexTerminal
 from remoteclaw.tty.watching import Watching
 from tests.support.holders import Reader, attach, end, sh
+from tests.support.shown import Nobody
 
 pytest.importorskip("pyghostty")
 
@@ -16,18 +17,6 @@ LONG = (
     "stty -echo; echo begin; read x; printf '\\033]7501;'; "
     "head -c 300000 /dev/zero | tr '\\0' x; printf '!'; exec sleep 1000"
 )
-
-
-class Nobody:
-    """Has ears for nothing."""
-
-    def drawn(self) -> None: ...
-
-    def changed(self) -> None: ...
-
-    def rang(self) -> None: ...
-
-    def offered(self, text: str) -> None: ...
 
 
 async def watched(client: TerminalClient, directory: Path) -> Watching:
