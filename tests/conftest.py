@@ -24,6 +24,7 @@ from tests.support.stack import Stack
 from tests.support.telegram import Telegram, TelegramBot
 
 #: Set by CI: what is missing there is a failure, not a reason to skip.
+THOROUGH = os.environ.get("REMOTECLAW_TEST_THOROUGH") == "1"
 REQUIRED = os.environ.get("REMOTECLAW_REQUIRE_CLIS") == "1"
 
 PROGRAMS = installed_servers()
@@ -44,6 +45,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Run three tests per core: a test waits for processes for two thirds of its time."""
     return 3 * len(os.sched_getaffinity(0))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Skip what shows for one more CLI, or in one more form, what other tests show already."""
+    marker = item.get_closest_marker("thorough")
+    if marker is None or THOROUGH:
+        return
+    params = getattr(item, "callspec", None)
+    if not marker.args or (params and set(marker.args) & {*params.id.split("-")}):
+        item.add_marker(pytest.mark.skip("REMOTECLAW_TEST_THOROUGH=1 runs it"))
 
 
 @pytest.hookimpl(trylast=True)

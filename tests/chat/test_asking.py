@@ -13,6 +13,7 @@ from tests.support.terminal import REMOTECLAW, Terminal, env
 WAITS = "waits for your answer"
 
 
+@pytest.mark.thorough("colour")
 @pytest.mark.parametrize(
     ("columns", "colour"), [(80, {}), (40, {"NO_COLOR": "1"})], ids=["colour", "plain"]
 )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import tomlkit
 
 from remoteclaw.config.home import Home
@@ -24,6 +25,7 @@ def asked_by(cli: AgentCli, *texts: str) -> list[dict[str, Any]]:
     return [next(each for each in requests if each["last"].endswith(text)) for text in texts]
 
 
+@pytest.mark.thorough
 def test_commands_of_a_chat_with_claude(home: Home, claude: AgentCli) -> None:
     with Terminal.running(REMOTECLAW, "up", env=with_claude(home, claude)) as screen:
         screen.see("›")

@@ -227,6 +227,7 @@ WINDOWS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.thorough("plain")
 @WINDOWS
 def test_a_day(home: Home, directory: Path, columns: int, colour: dict[str, str]) -> None:
     agent = {"runtime": "demo", "command": list(day_agent(directory))}

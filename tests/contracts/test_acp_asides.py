@@ -77,6 +77,7 @@ async def busy(process: AgentProcess, work: Path, about: str = "busy") -> AsyncI
         file.unlink()
 
 
+@pytest.mark.thorough
 async def test_opencode_is_asked_on_a_copy_that_its_provider_has_in_its_cache(
     home: Home, opencode: AgentCli
 ) -> None:

@@ -110,6 +110,7 @@ async def chat(
         yield Chat(stack, client, cli, workspace, told["sessionKey"], told["sid"])
 
 
+@pytest.mark.thorough("opencode")
 async def test_an_earlier_conversation_is_gone_on_with(chat: Chat) -> None:
     """One that a person had in the CLI's own terminal, which stays as it is; and one of ours."""
     chat.run_by_hand("my colour is green SAY:noted")
@@ -140,6 +141,7 @@ async def test_an_earlier_conversation_is_gone_on_with(chat: Chat) -> None:
     assert "SAY:gone-on" not in asked
 
 
+@pytest.mark.thorough("opencode", "gemini")
 async def test_commands_are_answered_beside_the_agent(chat: Chat) -> None:
     if chat.cli.name in ("gemini", "opencode"):
         pytest.skip("the same without any agent: claude and codex stand for all")
@@ -170,6 +172,7 @@ async def test_commands_are_answered_beside_the_agent(chat: Chat) -> None:
     assert "SAY:one" not in await chat.say("RECALL")
 
 
+@pytest.mark.thorough("opencode")
 async def test_a_command_of_the_clis_own_is_done_and_a_model_is_chosen(chat: Chat) -> None:
     await own_commands(chat)
     other = OTHER[chat.cli.name]

@@ -408,6 +408,7 @@ def writing(cli: AgentCli, path: Path) -> str:
     return f"TOOL:{tool}:{json.dumps(arguments)}"
 
 
+@pytest.mark.thorough("opencode")
 async def test_edits_are_files_of_the_workspace_and_nothing_else(
     opened: Open, cli: AgentCli, directory: Path
 ) -> None:
@@ -575,6 +576,7 @@ async def is_copied(agent: Agent, name: str, original: str, first: str) -> None:
     assert copy not in (original, FORK_OF + original)
 
 
+@pytest.mark.thorough("opencode", "gemini")
 async def test_a_copy_that_dies_before_it_says_anything_is_begun_again(
     opened: Open, cli: AgentCli
 ) -> None:
@@ -602,6 +604,7 @@ async def test_a_copy_that_dies_before_it_says_anything_is_begun_again(
 # -- what goes wrong ------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough("opencode")
 async def test_a_failure_has_its_category_and_the_next_turn_works(
     opened: Open, cli: AgentCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -673,6 +676,7 @@ async def are_apart(one: Agent, two: Agent) -> None:
     assert ["I am two" in text for text in recalled] == [False, True]
 
 
+@pytest.mark.thorough("opencode")
 async def test_the_limit_of_a_plan_says_when_it_ends(opened: Open, cli: AgentCli) -> None:
     if cli.name not in ("claude", "codex"):
         pytest.skip("its API names no plan")
@@ -691,6 +695,7 @@ async def test_the_limit_of_a_plan_says_when_it_ends(opened: Open, cli: AgentCli
     assert after == "fine again"
 
 
+@pytest.mark.thorough("opencode", "gemini")
 async def test_a_model_out_of_reach_is_not_waited_for(
     opened: Open, cli: AgentCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -730,6 +735,7 @@ async def test_gemini_says_when_its_model_wants_to_be_asked_again(
     assert failed.retry_at_ms / 1000 >= began + 50
 
 
+@pytest.mark.thorough("opencode", "gemini")
 async def test_a_stream_that_breaks_once(opened: Open, cli: AgentCli) -> None:
     if cli.name in ("gemini", "opencode"):
         pytest.skip("it does not ask again, or leaves what it had said (docs/agents.md)")

@@ -32,7 +32,12 @@ from tests.mutants import (
 def run(test: str, directory: Path) -> bool | None:
     """Run one test in a copy; return whether it is green, None if it was skipped."""
     argv = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-x", "-p", "no:randomly", test]
-    env = {**os.environ, "PYTHONPATH": str(directory), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {
+        **os.environ,
+        "REMOTECLAW_TEST_THOROUGH": "1",
+        "PYTHONPATH": str(directory),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     result = subprocess.run(
         argv, cwd=directory, env=env, capture_output=True, text=True, check=False
     )
