@@ -32,7 +32,7 @@ _MODULES = {REMOTECLAW: "remoteclaw.cli", RQ: "rq.cli"}
 #: Programs, and what only a chat in a terminal needs.
 _NOT_IMPORTED = (
     *("/__main__.py", "/demo_agent.py", "/console.py", "/editor.py"),
-    *(f"/holder/{name}.py" for name in ("pipes", "program", "terminal", "tree")),
+    *(f"/holder/{name}.py" for name in ("output", "pipes", "program", "terminal", "tree")),
 )
 
 
