@@ -1,7 +1,6 @@
 """Codex' own program in a terminal: how it is started, and what it and its records say."""
 
 import asyncio
-import contextlib
 import json
 import re
 import shlex
@@ -9,8 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from remoteclaw.host.files import write_new
 from remoteclaw.protocols import Activity, AgentSpec, Launch
@@ -24,15 +21,13 @@ from remoteclaw.runtimes.codex_rollouts import (
     thread_in,
 )
 from remoteclaw.runtimes.codex_thread import server_of
-from remoteclaw.runtimes.terminal import BaseWatch, LineFile, RecordTranscript, record_of
-from remoteclaw.runtimes.wire import text
+from remoteclaw.runtimes.terminal import RecordTranscript
+from remoteclaw.runtimes.terminal_notes import NotedWatch, TerminalNotes
 
 __all__ = ["CodexTerminal", "CodexWatch"]
 
 #: The variable by which its process is known: its run directory.
 MARK = "REMOTECLAW_TERMINAL"
-#: The file in the run directory in which watches note what the next one has to know.
-NOTES = "notes"
 #: How often its open files are looked at, in seconds.
 FILES_S = 1.0
 
@@ -79,7 +74,7 @@ class CodexTerminal:
             _hide_variables(about, run_dir / f"server-{number}.env")
             env |= secrets
             options.append(f"mcp_servers.{name}={_toml(about)}")
-        write_new(run_dir / NOTES, b"")
+        TerminalNotes(run_dir).begin()
         # With a daemon, other processes than this one would have its thread.
         argv = [*spec.command, "--no-daemon"]
         argv += ["resume", session_id] if session_id else []
@@ -105,7 +100,7 @@ class CodexTerminal:
         return {name: env[name] for name in ("HOME", "CODEX_HOME") if name in env}
 
 
-class CodexWatch(BaseWatch):
+class CodexWatch(NotedWatch):
     """What codex says: its state, in its output; its title; and its rollout, which remains.
 
     A state is told once. Who comes later has the title, and from the rollout whether the last turn
@@ -113,9 +108,9 @@ class CodexWatch(BaseWatch):
     """
 
     def __init__(self, run_dir: Path, sessions: Path, conversation: str | None) -> None:
-        super().__init__(conversation)
+        super().__init__(TerminalNotes(run_dir), conversation)
         self._sessions = sessions
-        self._find: Callable[[], Path | None] = finder(sessions, conversation or "")
+        self._find: Callable[[], Path | None] = finder(sessions, self.conversation or "")
         self._open = OpenRollouts(sessions, f"{MARK}={run_dir}".encode())
         self._looked_at = 0.0
         self._last_turn = LastTurn()
@@ -123,16 +118,6 @@ class CodexWatch(BaseWatch):
         """What it has said last."""
         self._title = ""
         """What its title says: "works", "asks", "rests" or nothing."""
-        self._notes = LineFile(run_dir / NOTES)
-        """What the watches of this codex note for the next one."""
-        known: dict[str, Any] = {}
-        with contextlib.suppress(OSError):
-            for line, _ in self._notes.read(""):
-                known |= record_of(line)
-        self._was_typed = known.get("was_typed") is True
-        """Whether a person has typed since it was idle: a menu may be open."""
-        if thread := text(known.get("thread")):
-            self._take(thread)
 
     @property
     def activity(self) -> Activity:
@@ -141,7 +126,7 @@ class CodexWatch(BaseWatch):
             return "waiting"
         if self._state == "busy" or self._title == "works":
             return "busy"
-        if self._was_typed:
+        if self._is_touched:
             return "unknown"
         if self._state == "unknown" and self._title == "rests":
             return self._last_turn.said
@@ -170,9 +155,8 @@ class CodexWatch(BaseWatch):
         self.known.is_ready = True
         self._state = _STATES.get(said["state"], "unknown")
         self.known.waiting_for = said.get("kind", "")
-        if self._was_typed and self._state in ("busy", "waiting"):
-            self._was_typed = False
-            self._note(was_typed=False)
+        if self._state in ("busy", "waiting"):
+            self._touch(False)
         self.tell()
 
     def typed(self) -> None:
@@ -181,8 +165,7 @@ class CodexWatch(BaseWatch):
         That it is idle it says again at the first key.
         """
         if self.activity == "idle":
-            self._was_typed = True
-            self._note(was_typed=True)
+            self._touch(True)
         self.tell()
 
     async def look(self) -> None:
@@ -191,19 +174,9 @@ class CodexWatch(BaseWatch):
             opened = await asyncio.to_thread(self._read_files)
             thread = thread_in(opened) if opened else None
             if thread and thread != self.conversation:
-                self._take(thread)
-                self._note(thread=thread)
+                self._opened(thread)
+                self._find = finder(self._sessions, thread)
             self._looked_at = time.monotonic()
-
-    def _take(self, thread: str) -> None:
-        """Take that it has this thread open."""
-        self.known.conversation = thread
-        self._find = finder(self._sessions, thread)
-
-    def _note(self, **known: Any) -> None:
-        # On a full disk, the next watch knows less.
-        with contextlib.suppress(OSError), self._notes.path.open("ab") as file:
-            file.write(orjson.dumps(known) + b"\n")
 
     def _read_files(self) -> Path | None:
         opened = self._open.newest()

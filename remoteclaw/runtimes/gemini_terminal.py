@@ -15,9 +15,7 @@ from remoteclaw.host.files import write_new
 from remoteclaw.protocols import Activity, AgentSpec, Launch
 from remoteclaw.runtimes.gemini_chats import GeminiTranscript, chat_files, is_resumable
 from remoteclaw.runtimes.gemini_launch import common_options, environment_of
-from remoteclaw.runtimes.terminal import BaseWatch
-from remoteclaw.runtimes.terminal_notes import TerminalNotes
-from remoteclaw.runtimes.wire import text
+from remoteclaw.runtimes.terminal_notes import NotedWatch, TerminalNotes
 
 __all__ = ["GeminiTerminal", "GeminiWatch"]
 
@@ -87,19 +85,16 @@ class GeminiTerminal:
 _HEADLESS = (("NO_COLOR", "1"), ("GEMINI_DEBUG_LOG_FILE", "/dev/stderr"))
 
 
-class GeminiWatch(BaseWatch):
+class GeminiWatch(NotedWatch):
     """What gemini says by its title, from when it has opened its conversation."""
 
     def __init__(
         self, notes: TerminalNotes, env: Mapping[str, str], conversation: str | None
     ) -> None:
-        self._notes, self._env = notes, env
-        about = notes.read()
-        super().__init__(text(about.get("conversation")) or conversation)
-        self._is_prompted = about.get("is_prompted") is True
+        super().__init__(notes, conversation)
+        self._env = env
+        self._is_prompted = self._about.get("is_prompted") is True
         """Whether it was started with a prompt, which it has not taken up."""
-        self._is_touched = about.get("is_touched") is True
-        """Whether something was typed at rest, which may have opened a menu."""
         self._is_followed = False
         """Whether its titles are of now: a new watch is told earlier ones first."""
         self._said: Activity = "unknown"
@@ -145,11 +140,6 @@ class GeminiWatch(BaseWatch):
         if not began or not _ID.fullmatch(conversation):
             return False
         return any(_changed_ns(file) >= began for file in chat_files(conversation, self._env))
-
-    def _touch(self, is_touched: bool) -> None:
-        if is_touched != self._is_touched:
-            self._is_touched = is_touched
-            self._notes.add(is_touched=is_touched)
 
 
 def _changed_ns(file: Path) -> int:

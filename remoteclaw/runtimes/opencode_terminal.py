@@ -20,8 +20,8 @@ from remoteclaw.runtimes.base import server_environment
 from remoteclaw.runtimes.local_http import LocalServer
 from remoteclaw.runtimes.opencode_config import configured, with_configuration
 from remoteclaw.runtimes.opencode_store import OpencodeTranscript, begun_with
-from remoteclaw.runtimes.terminal import BaseWatch, telling
-from remoteclaw.runtimes.terminal_notes import TerminalNotes
+from remoteclaw.runtimes.terminal import telling
+from remoteclaw.runtimes.terminal_notes import NotedWatch, TerminalNotes
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
 __all__ = ["OpencodeTerminal", "OpencodeWatch"]
@@ -100,7 +100,7 @@ class OpencodeTerminal:
         return {name: env[name] for name in ("HOME", "XDG_DATA_HOME", "OPENCODE_DB") if name in env}
 
 
-class OpencodeWatch(BaseWatch):
+class OpencodeWatch(NotedWatch):
     """What opencode says on its port: which conversations are at work, and what it asks.
 
     Its title alone tells that its screen is drawn.
@@ -109,15 +109,11 @@ class OpencodeWatch(BaseWatch):
     def __init__(
         self, notes: TerminalNotes, env: Mapping[str, str], conversation: str | None
     ) -> None:
-        self._notes, self._env = notes, env
-        about = notes.read()
-        super().__init__(text(about.get("conversation")) or conversation)
+        super().__init__(notes, conversation)
+        self._env, about = env, self._about
         self._server = LocalServer(count(about.get("port")), USER, text(about.get("password")))
-        self._about = about
         self._prompt = text(about.get("prompt"))
         """What it was started with, until it has taken that up."""
-        self._is_touched = about.get("is_touched") is True
-        """Whether something was typed at rest, which may have opened a menu."""
         self._is_connected = self._is_titled = False
         self._busy: set[str] = set()
         self._asked: dict[str, str] = {}
@@ -212,8 +208,7 @@ class OpencodeWatch(BaseWatch):
 
     def _open(self, session: str) -> None:
         if session != self.conversation and _ID.fullmatch(session):
-            self.known.conversation = session
-            self._notes.add(conversation=session)
+            self._opened(session)
 
     async def _see_prompt(self) -> None:
         """See whether it has taken up the prompt of its start, and send it what it has to be sent.
@@ -251,11 +246,6 @@ class OpencodeWatch(BaseWatch):
         if self._prompt:
             self._prompt = ""
             self._notes.add(prompt="")
-
-    def _touch(self, is_touched: bool) -> None:
-        if is_touched != self._is_touched:
-            self._is_touched = is_touched
-            self._notes.add(is_touched=is_touched)
 
     def _tell(self) -> None:
         self.known.is_ready |= self._is_connected and self._is_titled

@@ -1,4 +1,4 @@
-"""Notes in a run directory: what a start and each watch of a terminal tell the next watch."""
+"""Notes in a run directory: what the start of a terminal and each watch tell the next watch."""
 
 import contextlib
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 
 from remoteclaw.host.files import write_new
-from remoteclaw.runtimes.terminal import LineFile, record_of
-from remoteclaw.runtimes.wire import count
+from remoteclaw.runtimes.terminal import BaseWatch, LineFile, record_of
+from remoteclaw.runtimes.wire import count, text
 
-__all__ = ["TerminalNotes"]
+__all__ = ["NotedWatch", "TerminalNotes"]
 
 
 class TerminalNotes:
@@ -42,3 +42,23 @@ class TerminalNotes:
     def began_ns(self) -> int:
         """When the start was, in nanoseconds as files have them; 0 where it isn't known."""
         return count(self.read().get("began_ns"))
+
+
+class NotedWatch(BaseWatch):
+    """A watch of a program that doesn't repeat what it has said: notes are for the next watch."""
+
+    def __init__(self, notes: TerminalNotes, conversation: str | None) -> None:
+        self._notes, self._about = notes, notes.read()
+        super().__init__(text(self._about.get("conversation")) or conversation)
+        self._is_touched = self._about.get("is_touched") is True
+        """Whether something was typed while it was idle, which may have opened a menu."""
+
+    def _touch(self, is_touched: bool) -> None:
+        if is_touched != self._is_touched:
+            self._is_touched = is_touched
+            self._notes.add(is_touched=is_touched)
+
+    def _opened(self, conversation: str) -> None:
+        """Take that it has another conversation open."""
+        self.known.conversation = conversation
+        self._notes.add(conversation=conversation)

@@ -618,7 +618,7 @@ MUTANTS = (
     ),
     Mutant(
         "codex is idle as soon as it says so, typed to or not",
-        before="if self._was_typed:",
+        before="if self._is_touched:",
         after="if False:",
         test="test_codex_terminal.py::"
         "test_what_is_typed_while_idle_may_open_a_menu_also_for_the_next_gateway",
@@ -631,8 +631,8 @@ MUTANTS = (
     ),
     Mutant(
         "a codex' thread is forgotten with its process",
-        before="self._note(thread=thread)",
-        after="pass",
+        before="self._opened(thread)",
+        after="self.known.conversation = thread",
         test="test_another_codex_beside_it_is_not_taken_for_it",
     ),
     Mutant(
