@@ -30,7 +30,7 @@ async def audit(fleet: "Fleet", limit: int, as_json: bool) -> None:
         await fleet.audit.newest(limit),
         as_json=as_json,
         plain=asdict,
-        heads=("AT", "WHO", "DID", "OUTCOME", "SESSION"),
+        heads=("AT", "WHO", "DID", "OUTCOME", "SESSION", "FROM"),
         row=_row,
         empty="Nothing was done with a terminal yet.",
     )
@@ -38,4 +38,4 @@ async def audit(fleet: "Fleet", limit: int, as_json: bool) -> None:
 
 def _row(deed: "Deed") -> tuple[object, ...]:
     did = f"{deed.did} (forced)" if deed.is_forced else deed.did
-    return clock(deed.at_ms), deed.who, did, deed.outcome, deed.session[:32]
+    return clock(deed.at_ms), deed.who, did, deed.outcome, deed.session[:32], deed.address

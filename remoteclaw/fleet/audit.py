@@ -32,6 +32,8 @@ class Deed:
     outcome: str
     """`ok`, or the code of the refusal."""
     is_forced: bool
+    address: str = ""
+    """From where: an IP address, or `this host` over the socket in the state directory."""
 
 
 class Audit:

@@ -42,6 +42,8 @@ EVENTS_MS = 7 * 24 * 3600 * 1000
 BURST = 3
 #: How long a change of what people see is tried, in seconds; the next one tells more.
 CHANGE_S = 5.0
+#: In how many of the newest sessions it is looked for terminals that have ended.
+MOST_ENDED = 1000
 #: How many events are read at once.
 MOST_EVENTS = 500
 
@@ -79,6 +81,12 @@ class Place:
     host: str
     started_ms: int
 
+    @property
+    def where(self) -> str:
+        """Where the CLI keeps its conversations, as JSON."""
+        found = {"runtime": self.runtime, "workspace": self.workspace, "places": self.places}
+        return orjson.dumps(found).decode()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalRecord:
@@ -111,6 +119,8 @@ class TerminalRecord:
     """The entry that has opened it."""
     position: str
     """How far its transcript was told."""
+    where: str
+    """Where the CLI keeps the conversation, as `Place.where` says; empty before its first start."""
 
     @property
     def is_open(self) -> bool:
@@ -146,6 +156,7 @@ class TerminalRecord:
             exit=int(text["exit"]) if text.get("exit") else None,
             entry=text.get("entry", ""),
             position=text.get("position", ""),
+            where=text.get("where", ""),
         )
 
 
@@ -328,11 +339,18 @@ class Terminals:
         record = await self.record(sid)
         return record is not None and record.is_open
 
-    async def list(self) -> Sequence[TerminalRecord]:
-        """Return those that are open, oldest first."""
+    async def of_last_days(self) -> Sequence[TerminalRecord]:
+        """Return those that are open, and those that have ended in the newest sessions."""
         client = self._scripts.client
-        sids = await self._scripts.call(client.zrange, keys.TERMINALS, 0, -1)
-        return await self.records([sid.decode() for sid in sids])
+
+        async def look() -> Sequence[Sequence[bytes]]:
+            pipeline = client.pipeline(transaction=False)
+            pipeline.zrange(keys.TERMINALS, 0, -1)
+            pipeline.zrevrange(keys.SESSIONS, 0, MOST_ENDED - 1)
+            return [*await pipeline.execute()]
+
+        open_now, newest = await self._scripts.call(look)
+        return await self.records([sid.decode() for sid in dict.fromkeys([*open_now, *newest])])
 
     async def records(self, sids: Sequence[str]) -> Sequence[TerminalRecord]:
         """Return the terminals of some sessions, those that have had one."""

@@ -24,6 +24,9 @@ __all__ = ["inherited", "listen", "listen_privately", "path_of", "url_of"]
 
 #: How many connections wait to be accepted.
 BACKLOG = 256
+#: How long a client may leave what it was sent untaken, or the kernel's questions unanswered, in
+#: seconds; then the kernel cuts it.
+GONE_S = 60
 #: From which age on a private socket that refuses counts as a dead gateway's, in seconds: a younger
 #: one may not listen yet.
 DEAD_S = 60.0
@@ -40,6 +43,11 @@ def listen(config: GatewayConfig) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections have these from it. A client that takes nothing, or that is gone without a
+        # word, would keep its descriptor, and what it was sent, for as long as it likes.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, GONE_S)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_S * 1000)
         listening.bind((host, config.port))
         listening.listen(BACKLOG)
     except OSError as error:

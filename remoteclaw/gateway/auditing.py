@@ -50,8 +50,9 @@ class Auditing:
         params: Mapping[str, Any],
         outcome: str,
         result: Result | None,
+        address: str,
     ) -> None:
-        """Write down a call that was answered, or refused."""
+        """Write down a call from an address that was answered, or refused."""
         did: Did | None = _DEEDS.get(method)
         if did is None and method in _TYPING and outcome != "ok":
             did = "type"
@@ -68,6 +69,7 @@ class Auditing:
             session=session,
             outcome=outcome,
             is_forced=params.get("force") is True,
+            address=address,
         )
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             await self._audit.add(deed)
@@ -92,5 +94,5 @@ def _session(params: Mapping[str, Any], result: Result | None) -> str:
     terminal = result.terminal if isinstance(result, OpenedTerminal) else result
     if isinstance(terminal, Terminal):
         return terminal.sid
-    named = params.get("sid") or params.get("session") or params.get("agent") or ""
-    return one_line(str(named), most=100)
+    named = params.get("sid") or params.get("session") or params.get("agent")
+    return one_line(named, most=100) if isinstance(named, str) else ""

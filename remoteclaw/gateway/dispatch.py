@@ -263,4 +263,5 @@ def checked(method: Method, params: Mapping[str, Any]) -> Params:
 
 def _problem(kind: str, where: Sequence[str | int], message: str) -> str:
     plain = _SUBJECT.sub("must ", message.removeprefix("Value error, "))
-    return f"{'.'.join(map(str, where))[:100]} {_PLAIN.get(kind, plain)}".strip()
+    named = [str(part) for part in where if "constrained-" not in str(part)]  # a type's, not a name
+    return f"{'.'.join(named)[:100]} {_PLAIN.get(kind, plain)}".strip()

@@ -104,8 +104,12 @@ class Gateway:
         call_id: str | None = None,
         session_key: str | None = None,
         subscriber: Subscriber | None = None,
+        address: str = "",
     ) -> tuple[Result, list[dict[str, Any]]]:
-        """Answer one call within the limits, as `Dispatcher.call()` does, and count it."""
+        """Answer one call within the limits, as `Dispatcher.call()` does, and count it.
+
+        `address` is where it comes from, which the audit keeps.
+        """
         outcome, result = "CANCELLED", None
         try:
             async with self.calls.one(principal):
@@ -124,7 +128,7 @@ class Gateway:
             raise
         finally:
             self.meters.called(name, outcome)
-            await self._auditing.note(principal, name, params, outcome, result)
+            await self._auditing.note(principal, name, params, outcome, result, address)
 
     async def run(self) -> None:
         """Send events and end connections whose token is no longer valid, until cancelled."""

@@ -37,6 +37,7 @@ __all__ = [
     "Bearer",
     "Guard",
     "TooLarge",
+    "address_of",
     "answer_of_error",
     "authenticate",
     "body_of",
@@ -169,6 +170,12 @@ def is_own_name(host: str, config: GatewayConfig) -> bool:
     match = _HOST.fullmatch(host)
     own = f"[{config.host}]" if ":" in config.host else config.host
     return match is not None and (match[1] in {*_LOOPBACK, own, *config.hosts})
+
+
+def address_of(scope: Scope) -> str:
+    """Return from where a request comes: of one through something in front, where that is."""
+    client = scope.get("client")
+    return str(client[0]) if client else "this host"
 
 
 async def authenticate(gateway: Gateway, scope: Scope) -> Principal:

@@ -1,6 +1,7 @@
 """Rooms: who watches a terminal of this gateway, who types in it, and what they are told."""
 
 import functools
+from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -22,6 +23,8 @@ EVENTS = (
     "terminal.clipboard",
     "terminal.gone",
 )
+#: How many calls that have typed are remembered of a terminal: they may come again by their names.
+MOST_TYPED = 1000
 
 
 class Watcher(Audience, Protocol):
@@ -47,6 +50,8 @@ class Room:
     keyboard: Keyboard = field(default_factory=Keyboard)
     alone_since: float = field(default_factory=boottime)
     """Since when nobody watches."""
+    _typed: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    """The names of the newest calls that have typed something."""
     _seats: dict[Watcher, _Seat] = field(default_factory=dict)
     _viewers: Viewers | None = None
     _is_untold: bool = False
@@ -86,6 +91,18 @@ class Room:
 
     def _send(self, watcher: Watcher, frame: dict[str, Any]) -> None:
         watcher.tell("terminal.screen", {"sid": self.record.sid, **frame})
+
+    # -- who types -----------------------------------------------------------------------------
+
+    def has_typed(self, call: str) -> bool:
+        """Whether a call has typed what it was to type: it is the same again."""
+        return call in self._typed
+
+    def typed(self, call: str) -> None:
+        """Take that a call has typed it."""
+        self._typed[call] = None
+        while len(self._typed) > MOST_TYPED:
+            self._typed.popitem(last=False)
 
     # -- what they see -------------------------------------------------------------------------
 
@@ -166,7 +183,7 @@ def terminal_of(record: TerminalRecord) -> Terminal:
         cols=record.cols,
         rows=record.rows,
         conversation=record.conversation,
-        resumable=record.resumable,
+        resumable=record.resumable and not record.is_open,
         since_ms=record.since_ms,
         opened_ms=record.opened_ms,
         exit=record.exit,

@@ -18,6 +18,7 @@ from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable, Termi
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.terminals import Held, TerminalRecord
 from remoteclaw.gateway.feeds import Feeds
+from remoteclaw.gateway.resumable import Resumable
 from remoteclaw.gateway.rooms import Room, Watcher
 from remoteclaw.gateway.terminal import HeldTerminal
 from remoteclaw.host.logs import frames_of
@@ -52,6 +53,7 @@ class Terminals:
         """`config` returns the current configuration."""
         self.address: str | None = None
         """Where this gateway is, if that is announced."""
+        self.resumable = Resumable(home.host_id)
         self._fleet = fleet
         self._home = home
         self._host = home.host_id
@@ -160,7 +162,10 @@ class Terminals:
         if not record.is_open:
             raise CallRefused("CONFLICT", NOT_OPEN)
         if record.host and record.host != self._host:
-            raise CallRefused("CONFLICT", f"It is open on {record.host}: watch it there.")
+            raise CallRefused(
+                "CONFLICT",
+                f"It is open on {record.host}: that host's gateway alone shows it and types in it.",
+            )
         if self._off:
             raise CallRefused("UNAVAILABLE", self._off)
         if self._let_go and record.sid not in self._held:

@@ -23,6 +23,7 @@ from remoteclaw.holder.wire import (
 
 __all__ = [
     "ENDED",
+    "MESSAGE_BYTES",
     "Ended",
     "LaunchFailed",
     "Output",

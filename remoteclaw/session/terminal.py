@@ -28,6 +28,7 @@ from remoteclaw.holder.terminal_client import (
     TerminalLaunch,
 )
 from remoteclaw.host.below import BadSubdir, open_below
+from remoteclaw.host.load import Overloaded, check_load
 from remoteclaw.messages import Entry, TerminalWish
 from remoteclaw.protocols import TerminalProgram
 from remoteclaw.runtimes import create_cli_runtime
@@ -79,7 +80,7 @@ class TerminalOpening:
         try:
             prepared, program = await self._prepared(attempt, wish)
             await self._start(attempt, entry, wish, prepared, program)
-        except (AgentUnavailable, BadSubdir, ConfigError) as problem:
+        except (AgentUnavailable, BadSubdir, ConfigError, Overloaded) as problem:
             words = _words(problem, wish)
             await self._change(
                 state="crashed", reason=words, activity="unknown", writer="", viewers=0
@@ -92,6 +93,8 @@ class TerminalOpening:
         bridge, state = self._bridge, self._lease.state
         if bridge.channel is None or bridge.workspace is None:
             raise ConfigError(bridge.problem)
+        terminals = self._config.terminals
+        check_load(terminals.max_load, terminals.min_memory_mb)
         await bridge.keeper.forget()  # an agent that is warm has the conversation open
         workspace = bridge.workspace(state.turn_project)
         prepared = await bridge.channel.prepared(
@@ -150,7 +153,9 @@ class TerminalOpening:
                 started_ms=now_ms(),
             )
             await self._own.place(place)
-            await self._change(conversation=place.conversation, position=place.position)
+            await self._change(
+                conversation=place.conversation, position=place.position, where=place.where
+            )
             held = TerminalLaunch(
                 argv=launch.argv,
                 env=launch.env,

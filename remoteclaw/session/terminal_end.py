@@ -110,6 +110,7 @@ async def settle(
         exit=settled.exit,
         conversation=conversation,
         resumable=settled.resumable,
+        where=place.where,
     )
     return settled
 

@@ -47,7 +47,7 @@ class Terminal(Result):
     conversation: str | None
     """The CLI's own id of the conversation."""
     resumable: bool
-    """Whether it can be opened again with all that was said."""
+    """Whether it has ended, and can be opened again with all that was said."""
     since_ms: int
     opened_ms: int
     exit: int | None
@@ -69,6 +69,8 @@ class OpenTerminalParams(Params):
     rows: Rows | None = None
     force: bool = False
     """Stop a turn that is running instead of waiting for it."""
+    resume: bool = False
+    """Only with the conversation of the terminal before; `GONE` where that is not there."""
 
 
 class OpenedTerminal(Result):

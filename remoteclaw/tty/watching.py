@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from remoteclaw.errors import CallRefused
-from remoteclaw.holder.terminal_client import Ended, Output, Replaced, TerminalClient
+from remoteclaw.holder.terminal_client import (
+    MESSAGE_BYTES,
+    Ended,
+    Output,
+    Replaced,
+    TerminalClient,
+)
 from remoteclaw.host.logs import frames_of
 from remoteclaw.protocols.terminal import Activity, TerminalWatch
 from remoteclaw.tty import input as typing
@@ -40,6 +46,7 @@ SHOWN_S, AGAIN_IDLE_S, TAKEN_S = 2.0, 10.0, 5.0
 AGAIN_S = 1.0
 
 TITLE, CLIPBOARD = 0, 52
+LONG = f"That is more than {MESSAGE_BYTES // 1024} KB: nothing was typed."
 FULL = "The program does not read what is typed: it is busy, or it hangs."
 NOT_IDLE = "The program is not idle, as far as is known: nothing was typed."
 DRAFT = "Something else was typed and not sent yet: nothing was added to it."
@@ -247,7 +254,8 @@ class Watching:
     # -- typing --------------------------------------------------------------------------------
 
     async def type(self, data: bytes) -> None:
-        """Type something. Raises `CallRefused` while the program reads nothing."""
+        """Type something. Raises `CallRefused` for too much, or while the program reads nothing."""
+        _check_size(data)
         await self._note_typing()
         self._typed += 1
         self._news.set()
@@ -267,6 +275,7 @@ class Watching:
         if self.watch.activity != "idle":
             raise CallRefused("CONFLICT", NOT_IDLE)
         data = typing.paste(text, self.screen.modes)
+        _check_size(data)
         self._is_submitting = True
         try:
             await self._submit(data)
@@ -321,3 +330,9 @@ class Watching:
         if not self.has_draft:
             self.has_draft = True
             await self.keep()
+
+
+def _check_size(data: bytes) -> None:
+    """Refuse what is too much for one piece of input."""
+    if len(data) > MESSAGE_BYTES:
+        raise CallRefused("TOO_LARGE", LONG)

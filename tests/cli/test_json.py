@@ -41,7 +41,7 @@ FACTS = {
     "doctor": "subject ok text",
     "usage": f"agent {USAGE}",
     "token list": "id name scope agents created_ms expires_ms is_expired",
-    "audit": "at_ms who did session outcome is_forced",
+    "audit": "at_ms who did session outcome is_forced address",
     "sessions list": f"{SESSION} usage",
     "sessions show SID": f"{SESSION} project started_by has_started worker host lane turn phase "
     "usage conversations",

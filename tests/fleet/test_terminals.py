@@ -138,7 +138,7 @@ async def test_thirteen_openings_of_nine_conversations_are_nine_terminals(fleet:
     ]
 
     assert sum(is_new for _, is_new in found) == 9
-    assert len(await fleet.terminals.list()) == 9
+    assert len(await fleet.terminals.of_last_days()) == 9
 
 
 async def test_too_many_and_too_often_are_refused(fleet: Fleet) -> None:

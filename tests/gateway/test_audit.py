@@ -45,6 +45,8 @@ async def test_what_is_done_and_refused_is_written_down(stack: Stack) -> None:
             with pytest.raises(Refused):
                 await client.call("terminals.watch", {})
         await owner.ask("DELETE", f"/sessions/{sid}")
+    found = {(deed.did, deed.address) for deed in await stack.fleet.audit.newest(100)}
+    assert {address for _, address in found} == {"127.0.0.1"}
 
     assert await deeds(stack) == [
         ("ada", "open", "ok", False),

@@ -1,16 +1,24 @@
 """Terminals over HTTP: each path is a call of a method, with a status that says what came of it."""
 
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import tomlkit
 
+from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.gateway.doors.rest import MOST_TEXT, NO_PLACE, WAYS
+from remoteclaw.gateway.doors.rest import MOST_TEXT, WAYS
+from remoteclaw.gateway.methods.terminals import GONE, NO_PLACE
+from remoteclaw.messages import TerminalWish
+from remoteclaw.runtimes import RUNTIMES
 from tests.support.cockpit import Cockpit, Terminals
-from tests.support.doors import calling, opened, own_token
+from tests.support.doors import Refused, calling, opened, own_token
+from tests.support.shown import ShownRuntime
 from tests.support.stack import Stack
+from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize(
@@ -53,7 +61,9 @@ async def test_each_path_is_a_method(
     (name, given, call), (_, _, same_call) = terminals.asked
     assert name == f"terminals.{method}"
     assert call == same_call, "the same call again is the same"
-    asked = {"resume": {"session": sid}, "": {}}.get(path.rpartition("/")[2], {"sid": sid})
+    asked = {"resume": {"session": sid, "resume": True}, "": {}}.get(
+        path.rpartition("/")[2], {"sid": sid}
+    )
     wanted = {**(asked if "SID" in path else {}), **(body if params is ... else params)}
     if "?" in path:
         wanted |= {"agent": "main", "state": "live"}
@@ -94,31 +104,33 @@ async def test_the_status_says_whether_anything_was_started(
 
 async def test_what_may_not_be_opened_is_one_sentence(stack: Stack) -> None:
     """An agent that there is not, one of others, and every place that is none: no oracle."""
+    with_agent(stack, "other")
     narrowed, _ = await stack.fleet.tokens.create("c", "write", None, agents=("other",))
-    terminals = Terminals()
     bodies: list[tuple[str | None, dict[str, Any]]] = [
         (None, {"agent": "nobody"}),
         (narrowed, {"agent": "main"}),
         (narrowed, {"agent": "nobody"}),
         *(
             (None, {"agent": "main", "subdir": subdir})
-            for subdir in (
-                *("..", "../x", "a/../b", "/etc", "a//b", "a/", "./a", "", "a\0b", "a\nb"),
-                "/".join("a" * 33),
-            )
+            for subdir in ("..", "../x", "a/../b", "/etc", "a\0b", "/".join("a" * 33))
         ),
     ]
-    async with opened(stack, terminals.handlers) as door:
+    async with opened(stack) as door:
         answers = [
             await Cockpit(door, token or own_token(stack)).ask("POST", "/sessions", body)
             for token, body in bodies
         ]
+        async with door.connected(own_token(stack)) as client:
+            for _, body in bodies[3:]:
+                with pytest.raises(Refused, match=NO_PLACE):
+                    await client.call("terminals.open", body)
         fits = {"agent": "main", "subdir": "/".join("a" * 32)}
-        assert (await Cockpit(door, own_token(stack)).ask("POST", "/sessions", fits)).status == 201
+        fitting = await Cockpit(door, own_token(stack)).ask("POST", "/sessions", fits)
+        assert (fitting.status, fitting.code) == (503, "UNAVAILABLE"), "no worker is there"
 
     error = {"code": "INVALID_REQUEST", "message": NO_PLACE}
-    assert [(answer.status, answer.json["error"]) for answer in answers] == [(400, error)] * 14
-    assert len(terminals.asked) == 1
+    assert [(answer.status, answer.json["error"]) for answer in answers] == [(400, error)] * 9
+    assert await stack.fleet.terminals.of_last_days() == []
 
 
 @pytest.mark.parametrize(
@@ -183,10 +195,15 @@ GOOD = {
 }
 
 
-async def test_who_may_ask(stack: Stack) -> None:
+def with_agent(stack: Stack, name: str) -> None:
+    """Configure one more agent."""
     tree = tomlkit.parse(stack.home.config_file.read_text()).unwrap()
-    tree["agents"]["other"] = {"runtime": "demo"}
+    tree["agents"][name] = {"runtime": "demo"}
     stack.home.config_file.write_text(tomlkit.dumps(tree))
+
+
+async def test_who_may_ask(stack: Stack) -> None:
+    with_agent(stack, "other")
     sid = (await stack.append("hello", channel_id="other")).session.sid
     narrowed, _ = await stack.fleet.tokens.create("c", "admin", None, agents=("other",))
     reads, _ = await stack.fleet.tokens.create("r", "read", None)
@@ -248,3 +265,92 @@ async def test_who_opens_too_often_is_told_when_to_come_back(stack: Stack) -> No
     assert [answer.status for answer in answers] == [201, 201, 201, 429]
     assert answers[3].code == "TOO_MANY"
     assert 1 <= int(answers[3].headers["Retry-After"]) <= 10
+
+
+# -- what is there -----------------------------------------------------------------------------
+
+
+async def known(stack: Stack, **fields: str) -> str:
+    """Have a session with a terminal of which this is known; return its id."""
+    session = (await stack.append("hello")).session
+    told = {"key": str(session), "state": "parked", "host": stack.home.host_id, **fields}
+    record: Any = [part for field in told.items() for part in field]
+    await stack.fleet.scripts.client.hset(keys.terminal(session.sid), items=record)
+    return session.sid
+
+
+async def test_resumable_is_what_the_files_say_now(
+    stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
+    where = orjson.dumps({"runtime": "demo", "workspace": str(directory), "places": {}}).decode()
+    sid = await known(stack, conversation="c", where=where, entry="1-0")
+    await stack.start_worker()
+    async with opened(stack) as door:
+        cockpit = Cockpit(door, own_token(stack))
+
+        async def is_resumable() -> bool:
+            return bool((await cockpit.ask("GET", f"/sessions/{sid}")).json["result"]["resumable"])
+
+        assert not await is_resumable()
+        gone = await cockpit.ask("POST", f"/sessions/{sid}/resume", {})
+        assert (gone.status, gone.code) == (410, "GONE")
+        assert gone.json["error"]["message"] == GONE
+        (directory / "nothing").write_text("x\n")  # which is this program's transcript
+        assert await is_resumable()
+        (one,) = (await cockpit.ask("GET", "/sessions")).json["result"]["terminals"]
+        assert (one["sid"], one["resumable"]) == (sid, True)
+        (directory / "nothing").unlink()
+        assert not await is_resumable()
+        (directory / "nothing").write_text("x\n")
+        assert (await cockpit.ask("POST", f"/sessions/{sid}/resume", {})).status == 202
+        assert not await is_resumable(), "it is open"
+    record = await stack.fleet.terminals.record(sid)
+    assert record is not None
+    assert (record.conversation, record.where) == ("c", where), "whether it starts or not"
+
+
+async def test_a_host_with_too_much_to_do_opens_none(stack: Stack) -> None:
+    stack.configure(terminals={"min_memory_mb": 1_000_000})
+    await stack.start_worker()
+    async with opened(stack) as door:
+        answer = await Cockpit(door, own_token(stack)).ask("POST", "/sessions", {"agent": "main"})
+    assert (answer.status, answer.code, answer.headers["Retry-After"]) == (503, "UNAVAILABLE", "30")
+    assert "too little memory left" in answer.json["error"]["message"]
+    assert await stack.fleet.terminals.of_last_days() == []
+
+    session = (await stack.append("hello")).session  # another host's gateway can't know
+    wish = TerminalWish(by="ada", cols=80, rows=24)
+    limits = load_config(stack.home.config_file).terminals
+    about: dict[str, Any] = {"people": (), "call": "1", "host": "h", "name": "", "limits": limits}
+    await stack.fleet.terminals.open(session, wish, **about)
+
+    async def why() -> str:
+        record = await stack.fleet.terminals.record(session.sid)
+        return record.reason if record else ""
+
+    assert "too little memory left" in str(await eventually(why))
+
+
+async def test_of_a_terminal_on_another_host_it_is_said_where_it_is(stack: Stack) -> None:
+    sid = await known(stack, state="live", host="elsewhere", cols="80", rows="24")
+    async with opened(stack) as door:
+        cockpit = Cockpit(door, own_token(stack))
+        listed = (await cockpit.ask("GET", "/sessions")).json["result"]["terminals"]
+        told = (await cockpit.ask("GET", f"/sessions/{sid}")).json["result"]
+        assert [one["host"] for one in (*listed, told)] == ["elsewhere"] * 2
+        refusals = [
+            await cockpit.ask(verb, f"/sessions/{sid}/{path}", body)
+            for verb, path, body in (
+                *(("GET", "screen", None), ("GET", "output", None), ("POST", "take", {})),
+                *(("POST", name, body) for name, body in GOOD.items()),
+            )
+        ]
+        async with door.connected(own_token(stack)) as client:
+            with pytest.raises(Refused, match="CONFLICT: It is open on elsewhere: that host's"):
+                await client.call("terminals.watch", {"sid": sid})
+
+    assert {(one.status, one.code) for one in refusals} == {(409, "CONFLICT")}
+    assert {one.json["error"]["message"] for one in refusals} == {
+        "It is open on elsewhere: that host's gateway alone shows it and types in it."
+    }

@@ -4,7 +4,6 @@ import asyncio
 import base64
 from typing import Any
 
-import orjson
 import pytest
 
 from remoteclaw.config.load import load_config
@@ -13,7 +12,8 @@ from remoteclaw.gateway.doors import sse
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.tty.tail import MOST, Tail
-from tests.support.cockpit import Cockpit
+from tests.support.asks import put_request
+from tests.support.cockpit import Cockpit, tell
 from tests.support.doors import Door, opened, own_token, raw
 from tests.support.shown import ShownRuntime, held_terminal
 from tests.support.signed import secret_file, signed
@@ -34,15 +34,6 @@ async def terminal(stack: Stack, thread: str = "a", agent: str = "main") -> Sess
 
 def _config(stack: Stack) -> Any:
     return load_config(stack.home.config_file)
-
-
-async def tell(stack: Stack, session: SessionKey, **event: Any) -> str:
-    """Tell something of a session, as the terminal's gateway does; return its id."""
-    client = stack.fleet.scripts.client
-    log = keys.terminal_events(session.sid)
-    made = await client.xadd(log, {"event": orjson.dumps({"type": "message", **event})})
-    await client.publish(keys.TERMINAL, session.sid)
-    return made.decode() if isinstance(made, bytes) else made
 
 
 async def test_a_session_tells_what_happens_in_it(stack: Stack) -> None:
@@ -89,6 +80,31 @@ async def test_what_can_t_be_gone_on_from_is_one_reset(stack: Stack, seen: str) 
 
     assert [one.name for one in told] == ["reset", "snapshot", "message"]
     assert [one.id for one in told] == ["", newest, following]
+
+
+async def test_what_an_agent_asks_people_is_told_at_once_and_to_who_comes_later(
+    stack: Stack,
+) -> None:
+    session = await terminal(stack)
+    accepted = await stack.append("hello")
+    await tell(stack, session, text="before")
+    async with opened(stack) as door:
+        cockpit = Cockpit(door, own_token(stack))
+        await stack.fleet.scripts.client.rename(
+            *(keys.terminal(one.sid) for one in (session, accepted.session))
+        )
+        path = f"/sessions/{accepted.session.sid}/events"
+        async with cockpit.stream(path) as stream:
+            assert (await stream.next()).name == "snapshot"
+            request = await put_request(stack, accepted, tool="Bash", what="touch x")
+            asked = await stream.next()
+            async with cockpit.stream(path) as late:
+                again = [await late.next(), await late.next()]
+
+    assert (asked.name, asked.id) == ("ask", again[0].id), "it is told behind what was seen"
+    assert (asked.data["id"], asked.data["what"]) == (request.id, "touch x")
+    assert [one.name for one in again] == ["snapshot", "ask"]
+    assert again[1].data == asked.data
 
 
 async def test_the_sidebar_is_told_of_all_that_one_may_see(stack: Stack) -> None:

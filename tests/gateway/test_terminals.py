@@ -177,7 +177,9 @@ async def test_a_terminal_elsewhere_or_none_is_said(
             assert door.gateway is not None
             record = await stack.fleet.terminals.record(held.sid)
             assert record is not None
-            with pytest.raises(Exception, match="It is open on elsewhere: watch it there"):
+            with pytest.raises(
+                Exception, match="It is open on elsewhere: that host's gateway alone"
+            ):
                 await door.gateway.terminals.shown(record)
 
 

@@ -23,8 +23,8 @@ MUTANTS = (
     ),
     Mutant(
         "a refusal that tells which agents there are",
-        before="if (is_text and not (agent is None or agent in there)) or not _is_place(subdir):",
-        after="if False:",
+        before="except (BadSubdir, ConfigError):",
+        after="except BadSubdir:",
         test="test_what_may_not_be_opened_is_one_sentence",
     ),
     Mutant(
@@ -561,6 +561,61 @@ MUTANTS = (
         before='TokenFile(directory, "connector", "write")',
         after='TokenFile(directory, "connector", "admin")',
         test="test_an_older_installation_gets_the_connectors_token",
+    ),
+    Mutant(
+        "a client that reads nothing and keeps its descriptor",
+        before="listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_S * 1000)",
+        after="pass",
+        test="test_who_stalls_keeps_nobody_waiting_and_leaves_nothing",
+    ),
+    Mutant(
+        "a key that is typed again with the call that is repeated",
+        before="yield not room.has_typed(call.id)",
+        after="yield True",
+        test="test_the_same_key_again_is_not_typed_again",
+    ),
+    Mutant(
+        "a nested name of a session that ends a connection",
+        before='return one_line(named, most=100) if isinstance(named, str) else ""',
+        after='return one_line(str(named or ""), most=100)',
+        test="test_what_makes_no_sense_is_a_sentence_and_types_nothing",
+    ),
+    Mutant(
+        "requests to people that no cockpit hears of",
+        before='elif event == "session.ask":',
+        after='elif event == "nothing":',
+        test="test_what_an_agent_asks_people_is_told_at_once_and_to_who_comes_later",
+    ),
+    Mutant(
+        "a directory that only the worker looks at",
+        before='parts_of(params.subdir or "")',
+        after="pass",
+        test="test_what_may_not_be_opened_is_one_sentence",
+    ),
+    Mutant(
+        "deeds of which nobody knows from where",
+        within="auditing",
+        before="address=address",
+        after='address=""',
+        test="test_what_is_done_and_refused_is_written_down",
+    ),
+    Mutant(
+        "a conversation that counts as there when its file is gone",
+        before="now - self._found.get(one.entry, (0.0, True))[0] > holds_s",
+        after="one.entry not in self._found",
+        test="test_resumable_is_what_the_files_say_now",
+    ),
+    Mutant(
+        "a terminal that is resumed without its conversation",
+        before="if not before.resumable:",
+        after="if False:",
+        test="test_resumable_is_what_the_files_say_now",
+    ),
+    Mutant(
+        "a terminal that is opened however much there is to do",
+        before='raise CallRefused("UNAVAILABLE", str(problem), retry_after_s=BUSY_S) from None',
+        after="pass",
+        test="test_a_host_with_too_much_to_do_opens_none",
     ),
     Mutant(
         "a client that has connected and not asked yet when the gateway is restarted",

@@ -10,13 +10,16 @@ import aiohttp
 import orjson
 
 from remoteclaw.errors import CallRefused
+from remoteclaw.fleet import keys
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.methods import HANDLERS
+from remoteclaw.messages import SessionKey
 from remoteclaw.tools import terminals as contract
 from tests.support.doors import Answer, Door
+from tests.support.stack import Stack
 from tests.support.waiting import HANG_S
 
-__all__ = ["Cockpit", "SseStream", "Terminals", "Told"]
+__all__ = ["Cockpit", "SseStream", "Terminals", "Told", "tell"]
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,15 @@ class Cockpit:
         async with self.door.http.get(url, headers=sent, timeout=timeout) as response:
             assert response.status == 200, await response.text()
             yield SseStream(response)
+
+
+async def tell(stack: Stack, session: SessionKey, **event: Any) -> str:
+    """Tell something of a session, as the terminal's gateway does; return its id."""
+    client = stack.fleet.scripts.client
+    log = keys.terminal_events(session.sid)
+    made = await client.xadd(log, {"event": orjson.dumps({"type": "message", **event})})
+    await client.publish(keys.TERMINAL, session.sid)
+    return made.decode() if isinstance(made, bytes) else made
 
 
 class Terminals:

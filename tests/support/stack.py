@@ -162,7 +162,7 @@ class Stack:
             "record": record or {},
             "sessions": sessions or {},
             "approvals": approvals or {},
-            "terminals": terminals or {},
+            "terminals": {"max_load": 0, "min_memory_mb": 0, **(terminals or {})},
             "queue": queue or {"mode": "followup", "debounce_ms": 0, "cap": 0},
             "agents": {"main": agent or self.agent},
         }

@@ -19,6 +19,11 @@ class TerminalsConfig(Section):
     """How many of them one person, or one token, may have opened."""
     opens_per_minute: Annotated[int, BY_PEOPLE] = Field(default=6, ge=1, le=600)
     """How often one person may open one; three more at once."""
+    max_load: Annotated[float, BY_PEOPLE] = Field(default=4, ge=0, le=1000)
+    """The load of the last minute, for each of the host's processors, beyond which none is opened;
+    0 for any."""
+    min_memory_mb: Annotated[int, BY_PEOPLE] = Field(default=500, ge=0, le=1_000_000)
+    """Megabytes of memory that have to be available to open one."""
     start_s: Annotated[float, BY_PEOPLE] = Field(default=60, ge=5, le=600)
     """Seconds after which a program that has printed nothing is ended."""
     idle_s: Annotated[float, BY_PEOPLE] = Field(default=1800, ge=60, le=7 * 86_400)

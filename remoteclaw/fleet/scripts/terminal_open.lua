@@ -34,7 +34,12 @@ redis.call('PEXPIRE', keys.opens, math.ceil(most * each_ms))
 local id, queue = accept(keys, args)
 redis.call('HSET', keys.state, 'terminal_entry', id)
 redis.call('ZADD', keys.terminals, now, args.sid)
+-- What the one before has left goes on with the next one; if that can't start, it is still there.
+local conversation, where = unpack(redis.call('HMGET', keys.record, 'conversation', 'where'))
 redis.call('DEL', keys.record)
+if conversation and where then
+  redis.call('HSET', keys.record, 'conversation', conversation, 'where', where)
+end
 for name, value in pairs(cjson.decode(args.fields)) do redis.call('HSET', keys.record, name, value) end
 redis.call('HSET', keys.record, 'host', args.host, 'by', args.by, 'entry', id, 'opened_ms', now, 'since_ms', now)
 redis.call('PEXPIRE', keys.record, args.keep_ms)

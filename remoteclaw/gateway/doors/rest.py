@@ -1,6 +1,6 @@
 """Sessions with terminals over HTTP, for cockpits of one's own: each path is a call of a method."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,14 @@ from remoteclaw.errors import CallRefused, NotFound
 from remoteclaw.gateway.doors.frames import encoded
 from remoteclaw.gateway.doors.sse import Streams
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.guard import API, TooLarge, authenticate, body_of, refusal
+from remoteclaw.gateway.guard import (
+    API,
+    TooLarge,
+    address_of,
+    authenticate,
+    body_of,
+    refusal,
+)
 from remoteclaw.gateway.narrowing import no_session
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.catalog import Result
@@ -25,14 +32,8 @@ __all__ = ["WAYS", "RestDoor", "Way"]
 SESSIONS = f"{API}sessions"
 #: The longest text that is typed or pasted, in characters.
 MOST_TEXT = 100_000
-#: The most parts of a `subdir`.
-MOST_PARTS = 32
-#: One sentence for an agent that there is not, one that the token is not for, and a place that is
-#: none: who asks learns of none of them which it was.
-NO_PLACE = (
-    "Nothing was opened: name an agent that this token may use, and in subdir, if at all, a "
-    "directory below its workspace, such as `src/web`."
-)
+#: The methods of HTTP that are answered with a sentence where there is nothing.
+VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 NOTHING_KEPT = "Nothing of this conversation is kept any more."
 
 
@@ -93,6 +94,7 @@ class RestDoor:
             Route(f"{SESSIONS}/{{sid}}/events", self._streaming(self._streams.session)),
             Route(f"{SESSIONS}/{{sid}}/output", self._streaming(self._streams.output)),
             Route(f"{API}events", self._streaming(self._streams.overview)),
+            Route(f"{API}{{path:path}}", _nothing, methods=VERBS),
         ]
 
     def _answering(self, way: Way) -> Any:
@@ -122,10 +124,14 @@ class RestDoor:
         params = _query(request) if way.verb == "GET" else await _body(request)
         if way.path:
             params[way.named] = await self._sid(operator, request)
-        elif way.verb == "POST":
-            self._check_place(operator, params)
+        if way.path.endswith("/resume"):
+            params["resume"] = True
         result, _ = await self._gateway.call(
-            operator, way.method, params, call_id=request.headers.get("idempotency-key")
+            operator,
+            way.method,
+            params,
+            call_id=request.headers.get("idempotency-key"),
+            address=address_of(request.scope),
         )
         if isinstance(result, HistoryResult) and not result.items and not result.before:
             await self._check_kept(result)
@@ -154,28 +160,12 @@ class RestDoor:
         except NotFound:
             raise no_session(named) from None
 
-    def _check_place(self, operator: Operator, params: Mapping[str, Any]) -> None:
-        """Refuse to open what is not to be opened there."""
-        agent, subdir = params.get("agent"), params.get("subdir")
-        there = {name for name in self._gateway.config().agents if operator.is_for(name)}
-        is_text = isinstance(agent, str | None) and isinstance(subdir, str | None)
-        if (is_text and not (agent is None or agent in there)) or not _is_place(subdir):
-            raise CallRefused("INVALID_REQUEST", NO_PLACE)
-
     async def _check_kept(self, result: HistoryResult) -> None:
         """Refuse an empty history of a session in which something was said."""
         sessions = self._gateway.fleet.sessions
         view = await sessions.view(await sessions.find(result.session_key))
         if view and view.last_message_ms and view.status == "idle":
             raise CallRefused("GONE", NOTHING_KEPT)
-
-
-def _is_place(subdir: Any) -> bool:
-    """Whether this may be a path below a workspace, as far as its text tells."""
-    if not isinstance(subdir, str):
-        return True  # it is left out, or makes no sense as a parameter
-    parts = subdir.split("/")
-    return subdir.isprintable() and len(parts) <= MOST_PARTS and not {"", ".", ".."} & {*parts}
 
 
 def _query(request: Request) -> dict[str, Any]:
@@ -187,6 +177,10 @@ def _query(request: Request) -> dict[str, Any]:
         name: int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else value
         for name, value in given
     }
+
+
+async def _nothing(_request: Request) -> Response:
+    raise CallRefused("NOT_FOUND", "There is nothing at this path, or not for this method.")
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import asyncio
 import base64
 import contextlib
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -94,6 +94,8 @@ class Streams:
                 yield _event("snapshot", snapshot, newest)
             while True:
                 waiting.news.clear()
+                while waiting.asks:
+                    yield _event("ask", waiting.asks.popleft())
                 found = await terminals.events(record["sid"], after, count=AT_ONCE)
                 if found:
                     after = found[-1].id
@@ -104,7 +106,7 @@ class Streams:
                 else:
                     yield await waiting.for_news()
 
-        return self._stream(operator, record["sid"], events)
+        return self._stream(operator, record["sid"], events, session_key=record["sessionKey"])
 
     async def _is_known(self, sid: str, event_id: str) -> bool:
         """Whether all that was told behind an event is still there."""
@@ -149,7 +151,8 @@ class Streams:
                 news = self._news
                 told = await self._told(operator, "terminals.list", {"limit": 1000})
                 found = told["terminals"]
-                self._lists[operator.agents] = (news, found)
+                kept = {whose: it for whose, it in self._lists.items() if it[0] == self._news}
+                self._lists = {**kept, operator.agents: (news, found)}
             return found
 
     async def output(self, request: Request, operator: Operator, sid: str) -> Response:
@@ -185,6 +188,8 @@ class Streams:
         operator: Operator,
         sid: str,
         events: "Callable[[Waiting], AsyncIterator[bytes]]",
+        *,
+        session_key: str = "",
     ) -> Response:
         """Return the answer that streams events. Raises `CallRefused` where there are too many."""
         who = operator.credential
@@ -192,18 +197,21 @@ class Streams:
             raise CallRefused(
                 "TOO_MANY", "Too many streams are open: close some.", retry_after_s=RETRY_MS / 1000
             )
-        return _Streaming(self, operator, sid, events)
+        return _Streaming(self, operator, sid, events, session_key)
 
-    @contextlib.contextmanager
-    def opened(self, stream: "_Streaming") -> Any:
-        """Count a stream, and have it told what is new."""
+    @contextlib.asynccontextmanager
+    async def opened(self, stream: "_Streaming") -> AsyncIterator[None]:
+        """Count a stream, and have it told what is new, and what its session asks people."""
         who, sid = stream.principal.credential, stream.sid
         self._open[who] += 1
         self._waiting.setdefault(sid, set()).add(stream.waiting.news)
         try:
+            if stream.session_key:
+                await self._gateway.feeds.subscribe(stream, sid, stream.session_key)
             with self._gateway.connected(stream):
                 yield
         finally:
+            self._gateway.feeds.unsubscribe(stream, sid)
             self._open -= Counter((who,))  # forgets those who have none
             self._waiting[sid].discard(stream.waiting.news)
             if not self._waiting[sid]:
@@ -215,6 +223,8 @@ class Waiting:
 
     def __init__(self) -> None:
         self.news = asyncio.Event()
+        self.asks: deque[Mapping[str, Any]] = deque(maxlen=AT_ONCE)
+        """What people are asked, and were not told yet."""
 
     async def for_news(self) -> bytes:
         """Wait for news; return what is sent where there are none for a while."""
@@ -237,19 +247,27 @@ class _Streaming(Response):
         principal: Operator,
         sid: str,
         events: Callable[[Waiting], AsyncIterator[bytes]],
+        session_key: str,
     ) -> None:
         super().__init__()
         self.principal = principal
         self.sid = sid
+        self.session_key = session_key
         self.waiting = Waiting()
         self._streams = streams
         self._events = events
         self._ended = asyncio.Event()
 
     def tell(self, event: str, payload: dict[str, Any], *, may_be_missed: bool = False) -> None:
-        """End with the gateway, before it waits for what runs; other events are for WebSockets."""
+        """Take what people are asked; end with the gateway, before it waits for what runs.
+
+        Other events are for WebSockets.
+        """
         if event == "shutdown":
             self._ended.set()
+        elif event == "session.ask":
+            self.waiting.asks.append(payload)
+            self.waiting.news.set()
 
     def end(self, code: int, reason: str) -> None:
         """Begin to close it."""
@@ -257,7 +275,7 @@ class _Streaming(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream until one of us ends it."""
-        with self._streams.opened(self):
+        async with self._streams.opened(self):
             await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS]})
             duties = [
                 asyncio.ensure_future(one)
@@ -269,10 +287,13 @@ class _Streaming(Response):
                 for duty in duties:
                     duty.cancel()
                 await asyncio.gather(*duties, return_exceptions=True)
-            if duties[1] in done:
-                with contextlib.suppress(TimeoutError, OSError):
-                    async with asyncio.timeout(AGAIN_S):
-                        await send({"type": "http.response.body", "body": b""})
+            is_left = duties[0] in done
+            with contextlib.suppress(TimeoutError, OSError):
+                async with asyncio.timeout(AGAIN_S):
+                    await send({"type": "http.response.body", "body": b""})
+                    is_left = True
+        if not is_left:  # it takes nothing, and counts no more; the kernel cuts it before long
+            await _left(receive)
 
     async def _write(self, send: Send) -> None:
         """Write events until the client takes them no more, or is gone."""

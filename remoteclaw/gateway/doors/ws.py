@@ -27,6 +27,7 @@ from remoteclaw.gateway.doors.frames import (
 )
 from remoteclaw.gateway.feeds import EVENTS
 from remoteclaw.gateway.gateway import TICK_S, Gateway
+from remoteclaw.gateway.guard import address_of
 from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.narrowing import may_call
 from remoteclaw.gateway.page.chats import Opening
@@ -60,7 +61,8 @@ class WebSocketDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection, until it ends."""
         await receive()
-        await self.answer(Connection(self._gateway, receive, send), send)
+        connection = Connection(self._gateway, receive, send, address=address_of(scope))
+        await self.answer(connection, send)
 
     async def answer(self, connection: "Connection", send: Send) -> None:
         """Accept a connection, and answer it until it ends."""
@@ -74,9 +76,12 @@ class Connection:
 
     is_page = False
 
-    def __init__(self, gateway: Gateway, receive: Receive, send: Send, *, token: str = "") -> None:
+    def __init__(
+        self, gateway: Gateway, receive: Receive, send: Send, *, address: str, token: str = ""
+    ) -> None:
         """`token` is the one that came with the upgrade, if any: then `connect` needs none."""
         self.principal: Principal | None = None
+        self._address = address
         self._gateway = gateway
         self._token = token
         self._receive = receive
@@ -301,6 +306,7 @@ class Connection:
                 call_id=request.idempotency_key,
                 session_key=request.session_key,
                 subscriber=self,
+                address=self._address,
             )
             self._post(result_frame(request.id, self.payload(result)))
         except CallRefused as error:

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 
 from remoteclaw.clock import boottime, now_ms
-from remoteclaw.errors import CallRefused, NotFound
+from remoteclaw.errors import CallRefused, ConfigError, NotFound
 from remoteclaw.fleet.terminals import TerminalRecord
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.consoles import CHANNEL
@@ -13,6 +13,8 @@ from remoteclaw.gateway.rooms import Room, terminal_of
 from remoteclaw.gateway.sessions import find
 from remoteclaw.gateway.terminal import HeldTerminal
 from remoteclaw.gateway.terminals import NOT_OPEN
+from remoteclaw.host.below import BadSubdir, parts_of
+from remoteclaw.host.load import Overloaded, check_load
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.tasks.entries import message_between
 from remoteclaw.tools import terminals as contract
@@ -36,10 +38,23 @@ NOT_BEGUN = "It waits behind a turn: `sessions.stop` stops that turn, and what w
 COMMAND = (
     "A first message that begins with / is a command: it needs a token with the scope terminal."
 )
+#: One sentence for an agent that there is not, one that the token is not for, and a place that is
+#: none: who asks learns of none of them which it was.
+NO_PLACE = (
+    "Nothing was opened: name an agent that this token may use, and in subdir, if at all, a "
+    "directory below its workspace, such as `src/web`."
+)
+GONE = (
+    "The conversation of this terminal is not there any more: a message to the session begins "
+    "another one."
+)
+#: When to come back to a host that has too much to do, in seconds.
+BUSY_S = 30.0
 NO_WORKER = "No worker is there that could open it: `remoteclaw worker` starts one."
 
 
 async def _open(call: Call, params: contract.OpenTerminalParams) -> contract.OpenedTerminal:
+    _check_place(call, params)
     session, name = await _session_for(call, params)
     settings = call.config.terminals
     if "\0" in params.prompt:
@@ -51,10 +66,20 @@ async def _open(call: Call, params: contract.OpenTerminalParams) -> contract.Ope
     view = await call.fleet.sessions.view(session.sid)
     before = await call.fleet.terminals.record(session.sid)
     is_open = before is not None and before.is_open
+    if params.resume and before and before.conversation and not is_open:
+        (before,) = await call.terminals.resumable.look([before])
+        if not before.resumable:
+            raise CallRefused("GONE", GONE)
     if not is_open and (problem := emulator.problem()):
         raise CallRefused("UNAVAILABLE", problem)
     if not is_open and not any(each.is_ours for each in await call.fleet.workers.list()):
         raise CallRefused("UNAVAILABLE", NO_WORKER)
+    host = (view.host if view else "") or call.home.host_id
+    if not is_open and host == call.home.host_id:
+        try:
+            check_load(settings.max_load, settings.min_memory_mb)
+        except Overloaded as problem:
+            raise CallRefused("UNAVAILABLE", str(problem), retry_after_s=BUSY_S) from None
     if params.force and view and view.turn and not is_open:
         await call.fleet.sessions.stop(session.sid, call=f"{call.id}-force")
     on_behalf_of = call.people(session)
@@ -70,7 +95,7 @@ async def _open(call: Call, params: contract.OpenTerminalParams) -> contract.Ope
         wish,
         people=on_behalf_of,
         call=call.id,
-        host=(view.host if view else "") or call.home.host_id,
+        host=host,
         name=name,
         limits=settings,
     )
@@ -80,6 +105,15 @@ async def _open(call: Call, params: contract.OpenTerminalParams) -> contract.Ope
     waits = is_new and view is not None and view.turn is not None
     terminal = terminal_of(call.terminals.seen(record))
     return contract.OpenedTerminal(terminal=terminal, created=is_new, waits=waits)
+
+
+def _check_place(call: Call, params: contract.OpenTerminalParams) -> None:
+    """Refuse an agent that there is not, and a directory that leads elsewhere by its text alone."""
+    try:
+        parts_of(params.subdir or "")
+        call.config.agent(params.agent)
+    except (BadSubdir, ConfigError):
+        raise CallRefused("INVALID_REQUEST", NO_PLACE) from None
 
 
 async def _session_for(call: Call, params: contract.OpenTerminalParams) -> tuple[SessionKey, str]:
@@ -99,11 +133,7 @@ async def _session_for(call: Call, params: contract.OpenTerminalParams) -> tuple
 
 
 async def _list(call: Call, params: contract.ListTerminalsParams) -> contract.TerminalList:
-    records = {each.sid: each for each in await call.fleet.terminals.list()}
-    newest = await call.fleet.sessions.list(limit=params.limit)
-    sids = [view.sid for view in newest if view.sid not in records]
-    records |= {each.sid: each for each in await call.fleet.terminals.records(sids)}
-    seen = [call.terminals.seen(record) for record in records.values()]
+    seen = map(call.terminals.seen, await call.fleet.terminals.of_last_days())
     found = [
         record
         for record in sorted(seen, key=lambda each: (not each.is_open, -each.opened_ms))
@@ -111,11 +141,13 @@ async def _list(call: Call, params: contract.ListTerminalsParams) -> contract.Te
         and params.agent in (None, record.agent)
         and params.state in (None, record.state)
     ]
-    return contract.TerminalList(terminals=tuple(map(terminal_of, found[: params.limit])))
+    found = await call.terminals.resumable.look(found[: params.limit])
+    return contract.TerminalList(terminals=tuple(map(terminal_of, found)))
 
 
 async def _get(call: Call, params: contract.TerminalParams) -> contract.Terminal:
-    return terminal_of(await _record(call, params.sid))
+    (record,) = await call.terminals.resumable.look([await _record(call, params.sid)])
+    return terminal_of(record)
 
 
 async def _screen(call: Call, params: contract.TerminalParams) -> contract.Screen:
@@ -166,14 +198,15 @@ async def _key(call: Call, params: contract.KeyParams) -> contract.Terminal:
     terminal, watching, _ = await _shown(call, params.sid)
     if (params.bytes is None) == (params.key is None):
         raise CallRefused("INVALID_REQUEST", "terminals.key: give bytes or key.")
-    with _typing(call, terminal.room):
+    with _typing(call, terminal.room) as is_new:
         if params.bytes is not None:
             pressed = [params.bytes] if isinstance(params.bytes, int) else params.bytes
             data = keys.raw(pressed)
         else:
             names = [params.key] if isinstance(params.key, str) else params.key or []
             data = b"".join(keys.encode(name, watching.screen.modes) for name in names)
-        await watching.type(data)
+        if is_new:
+            await watching.type(data)
     return terminal_of(terminal.room.record)
 
 
@@ -182,9 +215,11 @@ async def _type(call: Call, params: contract.TypeParams) -> contract.Terminal:
     if not terminal.room.keyboard.name:  # a connection that came back
         terminal.room.keyboard.take(_who(call), now=boottime())
         terminal.room.seen()
-    with _typing(call, terminal.room):
+    with _typing(call, terminal.room) as is_new:
         modes = watching.screen.modes
-        await watching.type(b"".join(_typed(each, modes) for each in params.keys))
+        data = b"".join(_typed(each, modes) for each in params.keys)
+        if is_new:
+            await watching.type(data)
     return terminal_of(terminal.room.record)
 
 
@@ -200,8 +235,9 @@ def _typed(each: str, modes: Modes) -> bytes:
 
 async def _paste(call: Call, params: contract.PasteParams) -> contract.Terminal:
     terminal, watching, _ = await _shown(call, params.sid)
-    with _typing(call, terminal.room):
-        await watching.paste(params.text)
+    with _typing(call, terminal.room) as is_new:
+        if is_new:
+            await watching.paste(params.text)
     return terminal_of(terminal.room.record)
 
 
@@ -225,8 +261,9 @@ async def _input(call: Call, params: contract.InputParams) -> contract.InputResu
     terminal, watching = await call.terminals.shown(record)
     if problem := typing.problem_of_input(params.text):
         raise CallRefused("REFUSED", problem)
-    with _typing(call, terminal.room):
-        await watching.submit(params.text)
+    with _typing(call, terminal.room) as is_new:
+        if is_new:
+            await watching.submit(params.text)
     return contract.InputResult(submitted=True)
 
 
@@ -250,12 +287,16 @@ async def _as_message(call: Call, session: SessionKey, text: str) -> contract.In
 
 
 @contextlib.contextmanager
-def _typing(call: Call, room: Room) -> Iterator[None]:
-    """Type for a caller, unless another one does; what can't be typed is refused."""
+def _typing(call: Call, room: Room) -> Iterator[bool]:
+    """Type for a caller, unless another one does; what can't be typed is refused.
+
+    Yields whether it was not typed yet: the same call may come again.
+    """
     who = _who(call)
     room.keyboard.check(who, now=boottime())
     try:
-        yield
+        yield not room.has_typed(call.id)
+        room.typed(call.id)
     except (PasteRefused, UnknownKey) as error:
         raise CallRefused("REFUSED", str(error)) from None
     finally:

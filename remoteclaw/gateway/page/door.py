@@ -23,7 +23,7 @@ from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.gateway.doors.files import FilesDoor
 from remoteclaw.gateway.doors.ws import Connection, WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.guard import parsed
+from remoteclaw.gateway.guard import address_of, parsed
 from remoteclaw.gateway.page.chats import CHANNEL, session_of
 from remoteclaw.gateway.page.html import html_of
 from remoteclaw.messages import DEFAULT_ACCOUNT
@@ -194,7 +194,8 @@ class PageSocket:
             await send({"type": "websocket.close"})  # answers the upgrade with 403
             return
         await receive()
-        await self._sockets.answer(_PageConnection(self._gateway, receive, send, token=token), send)
+        page = _PageConnection(self._gateway, receive, send, address=address_of(scope), token=token)
+        await self._sockets.answer(page, send)
 
 
 class _PageConnection(Connection):
