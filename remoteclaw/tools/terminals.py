@@ -62,7 +62,7 @@ class OpenTerminalParams(Params):
     session: Id | None = None
     """Instead of an agent: a session of any channel."""
     prompt: Annotated[str, Field(max_length=100_000)] = ""
-    """Its first message."""
+    """Its first message; what the program could take for a command is refused."""
     subdir: Annotated[str | None, Field(max_length=1000)] = None
     """Where in the agent's workspace it begins."""
     cols: Columns | None = None

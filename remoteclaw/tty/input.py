@@ -17,6 +17,11 @@ _SIGNS: Final = "!/#&$?"
 #: Whole texts that end a program.
 _WORDS: Final = frozenset("exit quit q logout :q :q! :qa :qa! :wq :wq! :x :x! :exit :quit".split())
 _TYPE_IT = "Type it yourself in the terminal, if you mean it."
+#: The rest of an address such as me@example.org or git@example.org:a/b.git. gemini takes what is
+#: behind any other “@” for a path, also in the middle of a word, and puts the file in its place.
+_ADDRESS = re.compile(
+    r"(?<=[A-Za-z0-9_])@[A-Za-z0-9][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*(?!\.*[\w/\\-])"
+)
 #: Format characters that stay: they make up words of several scripts, and emoji.
 _JOINERS = "\u200c\u200d"
 
@@ -60,11 +65,8 @@ def problem_of_input(text: str) -> str | None:
         return f"The text begins with “{shown[0]}”, which is a command there. {_TYPE_IT}"
     if shown.lower() in _WORDS:
         return f"“{shown}” ends the program. {_TYPE_IT}"
-    if re.search(r"(?<!\w)@(?:\S|$)", shown, re.MULTILINE):
-        return (
-            "The text has “@” at the beginning of a word, which opens a choice of files there."
-            f" {_TYPE_IT}"
-        )
+    if "@" in _ADDRESS.sub("", shown):
+        return f"The text has “@” outside of an address, which names a file there. {_TYPE_IT}"
     return None
 
 

@@ -123,9 +123,11 @@ async def test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_
         await ready(door, held)
         about = {"sid": held.sid}
         async with watching(door, token, held.sid) as ada:
-            for text in ("/clear", "exit", "look at @file", "  !touch x"):
+            for text in ("/clear", "exit", "look at @file", "  !touch x", "\u200b/clear"):
                 with pytest.raises(Refused, match="REFUSED"):
                     await ada.client.call("terminals.input", {**about, "text": text})
+                with pytest.raises(Refused, match="REFUSED"):
+                    await ada.client.call("terminals.open", {"agent": "main", "prompt": text})
             answer = await ada.client.call("terminals.input", {**about, "text": "hello"})
             assert answer["submitted"] is True
             await ada.until("You said hello.")

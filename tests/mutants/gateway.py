@@ -1008,6 +1008,12 @@ MUTANTS = (
         test="test_two_watch_and_one_types",
     ),
     Mutant(
+        "a terminal that begins with a command",
+        before="if prompt and (problem := typing.problem_of_input(prompt)):",
+        after="if prompt and (problem := ''):",
+        test="test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_dialog",
+    ),
+    Mutant(
         "a command that is typed for a person",
         before="if problem := typing.problem_of_input(params.text):",
         after="if problem := None:",

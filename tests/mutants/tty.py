@@ -166,6 +166,12 @@ MUTANTS = (
         test="test_a_paste_is_one_piece_whatever_it_holds",
     ),
     Mutant(
+        "a file that is named in the middle of a word",
+        before='if "@" in _ADDRESS.sub("", shown):',
+        after='if re.search(r"(?<!\\w)@(?:\\S|$)", shown, re.MULTILINE):',
+        test="test_what_could_be_a_command_is_not_typed",
+    ),
+    Mutant(
         "a command behind an invisible sign",
         before='plain = unicodedata.normalize("NFKC", cleaned(text))',
         after="plain = text",

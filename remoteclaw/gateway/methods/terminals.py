@@ -35,9 +35,6 @@ BUSY = (
     "all the same."
 )
 NOT_BEGUN = "It waits behind a turn: `sessions.stop` stops that turn, and what waits."
-COMMAND = (
-    "A first message that begins with / is a command: it needs a token with the scope terminal."
-)
 #: One sentence for an agent that there is not, one that the token is not for, and a place that is
 #: none: who asks learns of none of them which it was.
 NO_PLACE = (
@@ -57,12 +54,9 @@ async def _open(call: Call, params: contract.OpenTerminalParams) -> contract.Ope
     _check_place(call, params)
     session, name = await _session_for(call, params)
     settings = call.config.terminals
-    if "\0" in params.prompt:
-        raise CallRefused(
-            "INVALID_REQUEST", "prompt contains a character that no text may contain."
-        )
-    if params.prompt.lstrip().startswith("/") and not call.operator.has("terminal"):
-        raise CallRefused("INVALID_REQUEST", COMMAND)
+    prompt = typing.cleaned(params.prompt).strip()
+    if prompt and (problem := typing.problem_of_input(prompt)):
+        raise CallRefused("REFUSED", problem)
     view = await call.fleet.sessions.view(session.sid)
     before = await call.fleet.terminals.record(session.sid)
     is_open = before is not None and before.is_open
@@ -88,7 +82,7 @@ async def _open(call: Call, params: contract.OpenTerminalParams) -> contract.Ope
         cols=params.cols or settings.cols,
         rows=params.rows or settings.rows,
         subdir=params.subdir,
-        prompt=params.prompt,
+        prompt=prompt,
     )
     _, is_new = await call.fleet.terminals.open(
         session,
