@@ -65,29 +65,40 @@ class Sweeper:
         return count
 
     async def release_dead(
-        self, host: str, is_alive: Callable[[str], bool], *, is_deliberate: bool = False
+        self,
+        host: str,
+        is_alive: Callable[[str], bool],
+        *,
+        end_left: Callable[[], object] = lambda: None,
+        is_deliberate: bool = False,
     ) -> int:
         """End the leases of this host's dead workers at once; return how many there were.
 
         A worker's label begins with `host`, and `is_alive` tells of the rest whether it runs.
+        `end_left` ends before what they have left: the session's next owner may be elsewhere.
         An attempt that was cut off deliberately does not count as one that failed.
         """
         client = self._scripts.client
         active = await self._scripts.call(
             client.zrange, keys.ACTIVE, 0, -1, deadline=boottime() + INTERVAL_S
         )
-        released = 0
         sids = [name.decode() for name in active]
-        for start in range(0, len(sids), AT_MOST):
-            some = sids[start : start + AT_MOST]
-            for sid, epoch, label in await self._owners(some):
-                if label.startswith(f"{host} ") and not is_alive(label.removeprefix(f"{host} ")):
-                    released += await self._scripts.run(
-                        "expire",
-                        keys={"state": keys.state(sid), "active": keys.ACTIVE},
-                        args={"epoch": epoch, "sid": sid, "is_deliberate": is_deliberate},
-                        deadline=boottime() + INTERVAL_S,
-                    )
+        dead = [
+            (sid, epoch)
+            for start in range(0, len(sids), AT_MOST)
+            for sid, epoch, label in await self._owners(sids[start : start + AT_MOST])
+            if label.startswith(f"{host} ") and not is_alive(label.removeprefix(f"{host} "))
+        ]
+        if dead:
+            await asyncio.to_thread(end_left)
+        released = 0
+        for sid, epoch in dead:
+            released += await self._scripts.run(
+                "expire",
+                keys={"state": keys.state(sid), "active": keys.ACTIVE},
+                args={"epoch": epoch, "sid": sid, "is_deliberate": is_deliberate},
+                deadline=boottime() + INTERVAL_S,
+            )
         return released
 
     async def _owners(self, sids: Sequence[str]) -> list[tuple[str, str, str]]:

@@ -127,9 +127,9 @@ class TerminalHolder(Holder):
                     self.serve()
                 for stranger in list(self.strangers):
                     self.meet(stranger)
+                self.check()  # before the program is typed anything
                 self.feed()
                 self.flush()
-                self.check()
         except SystemExit:  # SIGTERM
             self.finish("asked")
 

@@ -1,5 +1,6 @@
 """The lease of a terminal: its holder's alone, for as long as that lives."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -94,6 +95,34 @@ async def test_what_its_dead_holder_had_is_given_back_for_good(fleet: Fleet) -> 
         await fleet.terminals.renew(found, hold_s=HOLD_S)
     assert await fleet.terminals.held("here") == []
     assert await fleet.leases.acquire(lease.sid, worker="other", host="here") is not None
+
+
+async def test_what_a_dead_holder_has_left_is_ended_before_anybody_has_its_session(
+    fleet: Fleet,
+) -> None:
+    lease, _ = await held(fleet)
+    loop, taken = asyncio.get_running_loop(), []
+
+    def end_left() -> None:
+        taking = fleet.leases.acquire(lease.sid, worker="other", host="here")
+        taken.append(asyncio.run_coroutine_threadsafe(taking, loop).result())
+
+    assert await fleet.sweeper.release_dead("here", lambda _: False, end_left=end_left) == 1
+
+    assert taken == [None]
+    assert await fleet.leases.acquire(lease.sid, worker="other", host="here") is not None
+
+
+async def test_a_terminal_that_has_ended_is_taken_over_where_it_was(fleet: Fleet) -> None:
+    """What was said in it is in files of that host, while that has workers."""
+    lease, _ = await held(fleet)
+    await fleet.sweeper.release_dead("here", lambda _label: False)
+    await fleet.scripts.client.set(keys.host("agents@here"), 1)
+
+    assert await fleet.leases.acquire(lease.sid, worker="far", host="far") is None
+
+    await fleet.scripts.client.delete(keys.host("agents@here"))
+    assert await fleet.leases.acquire(lease.sid, worker="far", host="far") is not None
 
 
 async def test_one_is_open_until_its_turn_is_over(fleet: Fleet) -> None:

@@ -348,6 +348,24 @@ async def test_the_terminal_ends_when_beats_stop(directory: Path) -> None:
     assert not await beat_terminal(terminal.path, key=KEY, deadline=boottime() + FAR)
 
 
+async def test_a_frozen_terminal_whose_time_is_over_is_typed_nothing(directory: Path) -> None:
+    """It may be another host's by then: what was typed meanwhile must not reach its program."""
+    terminal = await sh(directory, "trap '' TERM; echo ready; read line; echo $line > typed")
+    await Reader(terminal).until(b"ready\r\n")
+    holder = parent(terminal.pid)
+    os.kill(holder, signal.SIGSTOP)
+    over = boottime() + 0.1
+    terminal.beat(over)
+    await eventually(lambda: boottime() > over)
+    assert await terminal.write(b"too late\n")
+
+    os.kill(holder, signal.SIGCONT)
+
+    assert isinstance(await Reader(terminal).rest(), Ended)
+    assert (await remains(directory))["reason"] == "deadline"
+    assert not (directory / "typed").exists()
+
+
 async def test_a_terminal_that_nobody_looks_at_and_nothing_moves_ends(directory: Path) -> None:
     terminal = await sh(directory, "echo ready; cat", idle_s=0.2)
     await Reader(terminal).until(b"ready\r\n")

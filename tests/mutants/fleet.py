@@ -312,4 +312,10 @@ MUTANTS = (
         after="asked = orjson.dumps([str(place), message.text, label])",
         test="test_an_attempt_that_begins_anew_gets_the_branch_of_the_one_before",
     ),
+    Mutant(
+        "a session that is free before what its owner has left is gone",
+        before="await asyncio.to_thread(end_left)",
+        after="pass",
+        test="test_what_a_dead_holder_has_left_is_ended_before_anybody_has_its_session",
+    ),
 )

@@ -185,4 +185,10 @@ MUTANTS = (
         after="agents = list(runs.iterdir())",
         test="test_terminals_are_counted_on_their_own",
     ),
+    Mutant(
+        "keys for a program whose time is over",
+        before="self.check()  # before the program is typed anything\nself.feed()",
+        after="self.feed()\nself.check()",
+        test="test_a_frozen_terminal_whose_time_is_over_is_typed_nothing",
+    ),
 )

@@ -44,6 +44,12 @@ MUTANTS = (
         test="test_what_its_dead_holder_had_is_given_back_for_good",
     ),
     Mutant(
+        "an ended terminal that another host takes over",
+        before="or redis.call('HEXISTS', keys.state, 'held') == 1",
+        after="",
+        test="test_a_terminal_that_has_ended_is_taken_over_where_it_was",
+    ),
+    Mutant(
         "a second terminal of a session",
         before="if opening then return {'open', opening, queue_if_scheduled(keys.state), 0} end",
         after="",
@@ -695,7 +701,7 @@ MUTANTS = (
     ),
     Mutant(
         "a left-over hint that takes a session from its host",
-        before="if state == 'scheduled' and host and host ~= args.host then",
+        before="if is_kept and host and host ~= args.host then",
         after="if false then",
         test="test_a_hint_that_is_left_over_takes_no_session_from_its_host",
     ),

@@ -9,10 +9,12 @@ local now = now_ms()
 if state == 'running' and nonce ~= args.nonce and expires > now then return {'busy'} end
 -- Whatever is to wake it before has removed the time.
 if state == 'scheduled' and held[5] and tonumber(held[5]) > now then return {'busy'} end
--- A hint that is left over must not take a session from the host that has its agent.
+-- A hint that is left over must not take a session from the host that has its agent, nor a terminal that has
+-- ended from the one that has what was said in it.
 local queue = queue_of(keys.state)
 local host = string.match(queue, '@(.*)')
-if state == 'scheduled' and host and host ~= args.host then return {'busy'} end
+local is_kept = state == 'scheduled' or redis.call('HEXISTS', keys.state, 'held') == 1
+if is_kept and host and host ~= args.host then return {'busy'} end
 if state ~= 'running' or nonce ~= args.nonce then
   -- The clock, so that a server which lost the last epochs can't give one out again.
   epoch = string.format('%.0f', math.max(now, tonumber(epoch or 0) + 1))
