@@ -16,15 +16,15 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.terminals import Held, Renewed
 from remoteclaw.gateway.rooms import Room
-from remoteclaw.gateway.transcripts import TranscriptTale
 from remoteclaw.holder.terminal_client import Ended, TerminalClient
-from remoteclaw.host.process import is_alive
+from remoteclaw.host.process import end_strays, is_alive
 from remoteclaw.messages import stream_order
 from remoteclaw.protocols import TerminalWatch
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.tty import handover
 from remoteclaw.tty.handover import Standing
 from remoteclaw.tty.holding import RENEWALS, end, is_stopped, renew
+from remoteclaw.tty.tale import TranscriptTale
 from remoteclaw.tty.watching import Watching
 
 __all__ = ["HeldTerminal"]
@@ -72,7 +72,9 @@ class HeldTerminal:
         self._said_for = ""
         self._drawn, self._news = asyncio.Event(), asyncio.Event()
         self._size: tuple[int, int] | None = None
-        self._tale = TranscriptTale(fleet, held)
+        self._tale = TranscriptTale(
+            fleet.terminals, held.sid, held.epoch, started_ms=held.place.started_ms
+        )
 
     async def run(self, *, has_screens: bool) -> Literal["ended", "replaced"]:
         """Look after it until it has ended, or another gateway does.
@@ -127,7 +129,9 @@ class HeldTerminal:
                 break
             await asyncio.sleep(GONE_S)
         with contextlib.suppress(RedisUnavailable, RedisRefused):
-            await self._fleet.sweeper.release_dead(self.held.place.host, is_alive)
+            await self._fleet.sweeper.release_dead(
+                self.held.place.host, is_alive, end_left=end_strays
+            )
 
     # -- what Watching hears -------------------------------------------------------------------
 
@@ -233,7 +237,8 @@ class HeldTerminal:
             await self._renew()
         await self._write()
         if self.watching is not None:
-            self._tale.follow(self.watching.watch)
+            watch = self.watching.watch
+            self._tale.follow(watch.conversation, watch.transcript)
             await self._tale.tell()
             await self._end_if_due()
 

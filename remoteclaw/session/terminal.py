@@ -29,22 +29,20 @@ from remoteclaw.holder.terminal_client import (
 )
 from remoteclaw.host.below import BadSubdir, open_below
 from remoteclaw.host.load import Overloaded, check_load
-from remoteclaw.messages import Entry, TerminalWish
+from remoteclaw.host.process import end_orphans
+from remoteclaw.messages import TerminalWish
 from remoteclaw.protocols import TerminalProgram
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.launch import LIFELINE, UP_PREFIX
+from remoteclaw.session.terminal_end import found
 
 __all__ = ["TerminalOpening"]
 
 #: How long a worker stays with a program that starts, in seconds, and how long it has to be quiet
 #: to count as started: so no more than the workers start at once.
 START_S, QUIET_S = 5.0, 0.3
-#: How long what a CLI's own notes say is read after its end, in seconds.
-NOTES_S = 0.5
-#: How many items of a transcript are taken into the record.
-MOST_ITEMS = 2_000
 #: How much of what a program printed is told when it ended at its start, in characters.
 MOST_SAID = 300
 _ESCAPES = re.compile(
@@ -69,17 +67,22 @@ class TerminalOpening:
 
     # -- opening -------------------------------------------------------------------------------
 
-    async def open(self, attempt: Attempt) -> None:
+    async def open(self, attempt: Attempt, left: Place | None) -> None:
         """Start the turn's terminal and give the lease to its holder.
 
-        Raises `AgentUnavailable` where it can't be; then the lease is still ours.
+        It goes on from one that an attempt before has `left`, whose worker was killed. Raises
+        `AgentUnavailable` where it can't be; then the lease is still ours.
         """
         (entry,) = attempt.turn.entries
         wish = entry.terminal
         assert wish is not None, "its origin says so"
         try:
+            begun = await found(self._terminals, self._lease, left) if left else None
+            if begun and any(item.kind == "user" for item in begun.items):
+                wish = wish.model_copy(update={"prompt": ""})  # it was asked
             prepared, program = await self._prepared(attempt, wish)
-            await self._start(attempt, entry, wish, prepared, program)
+            is_same = begun and begun.transcript and begun.conversation == prepared.session_id
+            await self._start(attempt, wish, prepared, program, left if is_same else None)
         except (AgentUnavailable, BadSubdir, ConfigError, Overloaded) as problem:
             words = _words(problem, wish)
             await self._change(
@@ -117,14 +120,14 @@ class TerminalOpening:
     async def _start(
         self,
         attempt: Attempt,
-        entry: Entry,
         wish: TerminalWish,
         prepared: Prepared,
         program: TerminalProgram,
+        begun: Place | None,
     ) -> None:
+        """Start a program; where an attempt before has `begun`, what was said since counts."""
         lease, turn = self._lease, attempt.turn
         cwd_fd = await asyncio.to_thread(open_below, prepared.root, wish.subdir)
-        run_dir = None
         try:
             files = await asyncio.to_thread(_new_files, self._home, lease.sid)
             spec = await self._bridge.keeper.equipped(prepared.spec)
@@ -135,6 +138,9 @@ class TerminalOpening:
             (run_dir / "session").write_text(lease.sid)
             places = program.places(launch.env)
             known = prepared.session_id
+            position = begun.position if begun and begun.conversation == known else ""
+            if not begun:
+                position = await _end_of(program, known, spec.workspace, places)
             place = Place(
                 turn=turn.id,
                 path=str(run_dir / "holder.sock"),
@@ -147,15 +153,14 @@ class TerminalOpening:
                 places=places,
                 conversation=launch.session_id,
                 name=prepared.name,
-                position=await _end_of(program, known, spec.workspace, places),
+                position=position,
                 by=wish.by,
                 host=lease.host,
-                started_ms=now_ms(),
+                started_ms=begun.started_ms if begun else now_ms(),
             )
             await self._own.place(place)
-            await self._change(
-                conversation=place.conversation, position=place.position, where=place.where
-            )
+            told = {} if begun else {"conversation": place.conversation, "position": position}
+            await self._change(state="starting", host=lease.host, where=place.where, **told)
             held = TerminalLaunch(
                 argv=launch.argv,
                 env=launch.env,
@@ -182,15 +187,19 @@ class TerminalOpening:
     async def _hold(self, turn: str, launch: TerminalLaunch) -> None:
         """Start a program, stay until it is there, and give the lease to its holder."""
         hold_s = self._config.terminals.hold_s
-        client = await TerminalClient.start(launch, deadline=self._lease.kill_at)
+        client = None
         try:
+            client = await TerminalClient.start(launch, deadline=self._lease.kill_at)
             if (ended := await _until_started(client)) is not None:
                 raise AgentUnavailable(ended, category=ErrorCategory.NOT_INSTALLED)
             sent_at = boottime()
             await self._own.hold(turn, client.holder, hold_s=hold_s)
             client.beat(sent_at + 0.9 * hold_s)
         finally:
-            client.close()
+            if client:
+                client.close()
+            if not self._lease.is_given_away:  # also a holder that was too slow to answer
+                await asyncio.to_thread(end_orphans, launch.run_dir)
 
     async def give_up(self, why: str) -> None:
         """Tell that a terminal will not be opened."""

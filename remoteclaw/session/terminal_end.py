@@ -21,8 +21,9 @@ from remoteclaw.host.process import end_orphans
 from remoteclaw.protocols import Transcript, TranscriptItem
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.record import lines_of_terminal
+from remoteclaw.tty.tale import TranscriptTale
 
-__all__ = ["SettledTerminal", "end_left", "settle"]
+__all__ = ["Found", "SettledTerminal", "end_left", "found", "settle"]
 
 #: How long what a CLI's own notes say is read after its end, in seconds.
 NOTES_S = 0.5
@@ -30,6 +31,17 @@ NOTES_S = 0.5
 MOST_ITEMS = 2_000
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was said in a terminal that has ended."""
+
+    conversation: str | None
+    """The CLI's id of the conversation that was open in it last."""
+    transcript: Transcript | None
+    """None where nothing is left that the CLI could go on from."""
+    items: Sequence[TranscriptItem]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,27 +86,15 @@ async def settle(
     """Take over what a terminal has left: its conversation, and what was said in it."""
     is_here = place.host == lease.host
     ended = await asyncio.to_thread(_left_by_holder, place) if is_here else None
-    conversation, transcript = place.conversation, None
-    items: Sequence[TranscriptItem] = ()
-    if is_here:
-        record = await terminals.record(lease.sid)
-        told = record.conversation if record else None
-        conversation, transcript = await _conversation_of(place, told)
-    if transcript is not None and conversation is not None:
-        position = place.position if conversation == place.conversation else ""
-        items = await asyncio.to_thread(_items, transcript, position)
-        known = LeasedSessionMap(lease)
-        is_same = conversation == await known.get(place.name)
-        note = await known.note(place.name) if is_same else ""
-        await known.set(place.name, conversation, note)
+    left = await found(terminals, lease, place)
     state, reason = _state_of(ended, is_here=is_here, host=place.host)
     settled = SettledTerminal(
         state=state,
         reason=reason,
         exit=ended["status"] if ended else None,
-        conversation=conversation,
-        resumable=transcript is not None,
-        record=_record_of(items, place, settings),
+        conversation=left.conversation,
+        resumable=left.transcript is not None,
+        record=_record_of(left.items, place, settings),
     )
     await terminals.change(
         lease.sid,
@@ -108,11 +108,35 @@ async def settle(
         writer="",
         viewers=0,
         exit=settled.exit,
-        conversation=conversation,
+        conversation=left.conversation,
         resumable=settled.resumable,
         where=place.where,
     )
     return settled
+
+
+async def found(terminals: Terminals, lease: Lease, place: Place) -> Found:
+    """Return what a terminal has left on this host; the session goes on with its conversation.
+
+    What nobody has told of it yet is told: the gateway may have been away.
+    """
+    if place.host != lease.host:
+        return Found(place.conversation, None, ())
+    record = await terminals.record(lease.sid)
+    told = record.conversation if record else None
+    conversation, transcript = await _conversation_of(place, told)
+    if transcript is None or conversation is None:
+        return Found(conversation, None, ())
+    position = place.position if conversation == place.conversation else ""
+    items = await asyncio.to_thread(_items, transcript, position)
+    known = LeasedSessionMap(lease)
+    is_same = conversation == await known.get(place.name)
+    note = await known.note(place.name) if is_same else ""
+    await known.set(place.name, conversation, note)
+    tale = TranscriptTale(terminals, lease.sid, lease.epoch, started_ms=place.started_ms)
+    tale.follow(conversation, transcript)
+    await tale.tell()
+    return Found(conversation, transcript, items)
 
 
 def _record_of(

@@ -124,7 +124,9 @@ class TurnRunner:
     async def _run_terminal(self, attempt: Attempt) -> Finished | None:
         """Open a turn's terminal, or end the turn of one that has ended; None if it is open."""
         turn, left = attempt.turn, self._left
-        if self._lease.state.held and left and left.turn == turn.id:
+        if left and left.turn != turn.id:
+            left = None
+        if self._lease.state.held and left:
             settled = await settle(self._terminals, self._lease, left, self._config.record)
             result = notice_result("")
             if settled.has_failed:
@@ -135,12 +137,13 @@ class TurnRunner:
         step = batch_step(attempt.batch, turn, command=None)
         if step is BatchStep.AGENT:
             try:
-                await self._opening.open(attempt)
+                await self._opening.open(attempt, left)
                 return None
             except AgentUnavailable as problem:
                 ending = Ending(failed_result(turn, problem.category, str(problem)))
         else:
-            ending = without_agent(step, attempt)
+            # Never a dead letter: one that is tried again later would open a terminal for nobody.
+            ending = replace(without_agent(step, attempt), status="")
             await self._opening.give_up(str(step))
         return await self._finish(attempt, replace(ending, is_recorded=False))
 

@@ -1026,12 +1026,6 @@ MUTANTS = (
         test="test_an_owner_takes_it_and_what_waits_is_answered",
     ),
     Mutant(
-        "an older conversation that is told as new",
-        before="if record and record.conversation == self._conversation:",
-        after="if False:",
-        test="test_a_transcript_is_told_once_whoever_tells_it",
-    ),
-    Mutant(
         "two gateways that take a terminal from each other",
         before="self._let_go.add(held.epoch)",
         after="pass",

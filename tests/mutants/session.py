@@ -616,4 +616,40 @@ MUTANTS = (
         after="return True",
         test="test_a_branch_for_which_there_is_no_room_waits",
     ),
+    Mutant(
+        "last words in a terminal that nobody tells while the gateway is away",
+        before="await tale.tell()",
+        after="pass",
+        test="test_whatever_is_killed_all_is_told_once[end: redis after terminal_note]",
+    ),
+    Mutant(
+        "a first message that is asked again when its worker dies",
+        before='wish = wish.model_copy(update={"prompt": ""})',
+        after="pass",
+        test="test_whatever_is_killed_all_is_told_once[opening: drain before hold]",
+    ),
+    Mutant(
+        "words before a worker's death that no record has",
+        before="left if is_same else None",
+        after="None",
+        test="test_whatever_is_killed_all_is_told_once[opening: drain before hold]",
+    ),
+    Mutant(
+        "a program that outlives the right to open it",
+        before="await asyncio.to_thread(end_orphans, launch.run_dir)",
+        after="pass",
+        test="test_a_worker_that_loses_its_session_while_it_opens_leaves_no_program",
+    ),
+    Mutant(
+        "an opening that becomes a dead letter",
+        before='replace(without_agent(step, attempt), status="")',
+        after="without_agent(step, attempt)",
+        test="test_an_opening_that_kills_its_workers_is_given_up_for_good",
+    ),
+    Mutant(
+        "a terminal that is looked for on a host that has gone",
+        before='state="starting", host=lease.host',
+        after='state="starting"',
+        test="test_a_frozen_host_loses_its_terminal_in_time_and_comes_back_as_nobody",
+    ),
 )

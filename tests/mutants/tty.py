@@ -213,4 +213,10 @@ MUTANTS = (
         after="self.has_draft, self.waits = kept.has_draft, kept.waits + self.waits",
         test="test_a_dialog_that_the_next_gateway_finds_is_the_same_one",
     ),
+    Mutant(
+        "an older conversation that is told as new",
+        before="if record and record.conversation == self._conversation:",
+        after="if False:",
+        test="test_a_transcript_is_told_once_whoever_tells_it",
+    ),
 )

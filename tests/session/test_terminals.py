@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -13,14 +14,16 @@ import pytest
 
 from remoteclaw.config.model import TerminalsConfig
 from remoteclaw.errors import RedisUnavailable
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.terminals import Held, TerminalRecord
 from remoteclaw.holder.terminal_client import Ended, Output, TerminalClient
 from remoteclaw.host.process import is_alive
-from remoteclaw.messages import TerminalWish
+from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.tty.holding import Holding, end, end_unheld
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.processes import children, marked_processes
 from tests.support.processes import is_alive as is_there
 from tests.support.stack import Stack, message
 from tests.support.terminals import used_before
@@ -217,6 +220,67 @@ async def test_a_program_that_ends_at_its_start_is_told_in_its_words(
     record = await record_of(stack, accepted)
     assert record.state == "crashed"
     assert record.reason == "The program ended at its start (status 1): No conversation found"
+
+
+def silent(stack: Stack, directory: Path) -> None:
+    """Have a program that says nothing, so that workers wait for it."""
+    script, workspace = directory / "agent", directory / "workspace"
+    script.write_text("#!/bin/sh\nsleep 1000\n")
+    script.chmod(0o755)
+    workspace.mkdir()
+    stack.configure({"runtime": "claude", "command": [str(script)], "workspace": str(workspace)})
+
+
+async def starting(stack: Stack, directory: Path) -> list[int]:
+    """Return the program that a worker waits for, once it runs."""
+    script = os.fsencode(directory / "agent")
+
+    def programs() -> list[int]:
+        found = marked_processes(stack.home)
+        return [pid for pid in found if script in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    found: list[int] = await eventually(programs)
+    return found
+
+
+def are_gone(programs: list[int]) -> bool:
+    return not any(map(is_there, programs))
+
+
+async def test_a_worker_that_loses_its_session_while_it_opens_leaves_no_program(
+    stack: Stack, directory: Path
+) -> None:
+    """Nobody else may know of it: of a server that has lost its last second, nobody does."""
+    silent(stack, directory)
+    await stack.start_worker()
+    accepted = await opened(stack, SessionKey.of(message("hello"), agent="main"), call="1")
+    programs = await starting(stack, directory)
+    client = stack.fleet.scripts.client
+
+    await client.hset(keys.state(accepted.session.sid), "epoch", "1")
+    await client.publish(keys.bell(accepted.session.sid), "")
+
+    await eventually(functools.partial(are_gone, programs))
+
+
+async def test_an_opening_that_kills_its_workers_is_given_up_for_good(
+    swept: Stack, directory: Path
+) -> None:
+    stack = swept
+    silent(stack, directory)
+    worker = await stack.start_worker()
+    accepted = await opened(stack, SessionKey.of(message("hello"), agent="main"), call="1")
+    for _ in range(3):
+        programs = await starting(stack, directory)
+        for horse in children(worker.pid):
+            os.kill(horse, signal.SIGKILL)
+        await eventually(functools.partial(are_gone, programs))
+
+    assert (await stack.outcome(accepted)).status == "failed"
+    assert not await stack.fleet.dead_letters.list()
+    assert (await record_of(stack, accepted)).state == "exited"
+    again = await opened(stack, accepted.session, call="2")
+    assert again.entry_id != accepted.entry_id
 
 
 async def test_a_stopped_terminal_is_ended_by_the_sweep(

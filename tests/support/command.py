@@ -22,13 +22,13 @@ from typing import IO
 from remoteclaw.host.forking import fork, server_command
 from tests.support.waiting import HANG_S
 
-__all__ = ["REMOTECLAW", "RQ", "Process", "run_command", "run_program", "start_program"]
+__all__ = ["MODULES", "REMOTECLAW", "RQ", "Process", "run_command", "run_program", "start_program"]
 
 ROOT = Path(__file__).parents[2]
 REMOTECLAW = str(Path(sys.executable).with_name("remoteclaw"))
 RQ = str(Path(sys.executable).with_name("rq"))
 #: Their modules; any other program is one.
-_MODULES = {REMOTECLAW: "remoteclaw.cli", RQ: "rq.cli"}
+MODULES = {REMOTECLAW: "remoteclaw.cli", RQ: "rq.cli"}
 #: Programs, and what only a chat in a terminal needs.
 _NOT_IMPORTED = (
     *("/__main__.py", "/demo_agent.py", "/console.py", "/editor.py"),
@@ -106,7 +106,7 @@ def run_program(
 
 def _start(argv: Sequence[str], env: Mapping[str, str], *streams: IO[bytes]) -> Process:
     program, *arguments = argv
-    module = _MODULES.get(program, program)
+    module = MODULES.get(program, program)
     numbers = [stream.fileno() for stream in streams]
     return Process(fork(_server(), module, arguments, env=env, streams=numbers))
 

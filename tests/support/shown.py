@@ -28,17 +28,25 @@ from remoteclaw.protocols import Activity, AgentSpec, Launch, TranscriptItem
 from remoteclaw.runtimes.demo import DemoRuntime
 from tests.support.stack import Stack
 
-__all__ = ["Nobody", "ShownRuntime", "ShownTerminal", "held_terminal"]
+__all__ = [
+    "PROGRAM",
+    "Nobody",
+    "ShownRuntime",
+    "ShownTerminal",
+    "Transcript",
+    "Watch",
+    "held_terminal",
+]
 
 #: Its composer is its last row. `ask` opens a dialog that any Enter answers, `work` works until
 #: the next key, `flood` prints much, `exit` ends it; everything else is answered.
-_PROGRAM = r"""
+PROGRAM = r"""
 import json, os, sys, tty
 notes, prompt = sys.argv[1], sys.argv[2:]
 tty.setraw(0)
 out = lambda text: os.write(1, text.encode())
 draft, pasted, waits = "", False, ""
-def note(kind, text, count=[0]):
+def note(kind, text, count=[len(open(notes).readlines()) if os.path.exists(notes) else 0]):
     count[0] += 1
     with open(notes, "a") as file:
         file.write(json.dumps({"id": f"i{count[0]}", "kind": kind, "text": text}) + "\n")
@@ -111,7 +119,9 @@ class Nobody:
 
 
 @dataclass(eq=False)
-class _Transcript:
+class Transcript:
+    """What its notes say."""
+
     path: Path
 
     @property
@@ -129,9 +139,11 @@ class _Transcript:
         return str(len(self.path.read_text().splitlines()))
 
 
-class _Watch:
-    def __init__(self, path: Path) -> None:
-        self._path = path
+class Watch:
+    """What it says of itself."""
+
+    def __init__(self, path: Path, conversation: str = "conversation") -> None:
+        self._path, self._conversation = path, conversation
         self._changed: Callable[[], None] = lambda: None
         self.activity: Activity = "unknown"
         self.is_ready = False
@@ -142,11 +154,11 @@ class _Watch:
 
     @property
     def conversation(self) -> str | None:
-        return "conversation" if self._path.exists() else None
+        return self._conversation if self._path.exists() else None
 
     @property
-    def transcript(self) -> _Transcript | None:
-        return _Transcript(self._path) if self._path.exists() else None
+    def transcript(self) -> Transcript | None:
+        return Transcript(self._path) if self._path.exists() else None
 
     def title(self, text: str) -> None:
         pass
@@ -175,7 +187,7 @@ class ShownTerminal:
         argv = [
             sys.executable,
             "-c",
-            _PROGRAM,
+            PROGRAM,
             str(run_dir / "notes"),
             *([prompt] if prompt else []),
         ]
@@ -183,13 +195,13 @@ class ShownTerminal:
 
     def watch(
         self, *, run_dir: Path, workspace: str, env: Mapping[str, str], conversation: str | None
-    ) -> _Watch:
-        return _Watch(run_dir / "notes")
+    ) -> Watch:
+        return Watch(run_dir / "notes")
 
     def transcript(
         self, conversation: str, *, workspace: str, env: Mapping[str, str]
-    ) -> _Transcript:
-        return _Transcript(Path(workspace) / "nothing")
+    ) -> Transcript:
+        return Transcript(Path(workspace) / "nothing")
 
     def places(self, env: Mapping[str, str]) -> dict[str, str]:
         return {}
@@ -239,7 +251,7 @@ async def held_terminal(stack: Stack, *, thread: str | None = None) -> AsyncIter
     await turn.place(place)
     client = await TerminalClient.start(
         TerminalLaunch(
-            argv=(sys.executable, "-c", _PROGRAM, str(notes)),
+            argv=(sys.executable, "-c", PROGRAM, str(notes)),
             env={},
             cwd=place.cwd,
             cwd_fd=None,

@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 from typing import Any
 
-from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.terminals import Held
-from remoteclaw.protocols import TerminalWatch, Transcript, TranscriptItem
+from remoteclaw.fleet.terminals import Terminals
+from remoteclaw.protocols import Transcript, TranscriptItem
 
 __all__ = ["TranscriptTale"]
 
@@ -19,25 +18,27 @@ MOST_PIECES = 20
 class TranscriptTale:
     """Tells the transcript of one terminal."""
 
-    def __init__(self, fleet: Fleet, held: Held) -> None:
-        self._fleet = fleet
-        self._held = held
+    def __init__(self, terminals: Terminals, sid: str, epoch: str, *, started_ms: int) -> None:
+        """`epoch` is that of the session's owner, for whom it is told."""
+        self._terminals = terminals
+        self._sid = sid
+        self._epoch = epoch
+        self._started_ms = started_ms
         self._conversation: str | None = None
         self._transcript: Transcript | None = None
         self._position: str | None = None
         """How far it was told; None while that is not known."""
 
-    def follow(self, watch: TerminalWatch) -> None:
+    def follow(self, conversation: str | None, transcript: Transcript | None) -> None:
         """Tell the transcript of the conversation that is open now."""
-        if watch.conversation != self._conversation:
-            self._conversation, self._position = watch.conversation, None
-        self._transcript = watch.transcript
+        if conversation != self._conversation:
+            self._conversation, self._position = conversation, None
+        self._transcript = transcript
 
     async def tell(self) -> None:
         """Tell what is new. Raises `LeaseLost`, `RedisUnavailable`."""
         if self._conversation is None:
             return
-        terminals, held = self._fleet.terminals, self._held
         if self._position is None:
             self._position = await self._begin()
         if self._transcript is None:
@@ -48,8 +49,8 @@ class TranscriptTale:
                 if behind != self._position:
                     told = [_told(item) for item in items if self._is_of_now(item)]
                     before, self._position = self._position, None
-                    if await terminals.note(
-                        held.sid, held.epoch, before=before, position=behind, told=told
+                    if await self._terminals.note(
+                        self._sid, self._epoch, before=before, position=behind, told=told
                     ):
                         self._position = behind
                         continue
@@ -57,17 +58,17 @@ class TranscriptTale:
 
     async def _begin(self) -> str:
         """Return how far the conversation was told; another one than before is new."""
-        terminals, held = self._fleet.terminals, self._held
-        record = await terminals.record(held.sid)
+        record = await self._terminals.record(self._sid)
         if record and record.conversation == self._conversation:
             return record.position
-        conversation = self._conversation
-        await terminals.change(held.sid, held.epoch, conversation=conversation, position="")
+        await self._terminals.change(
+            self._sid, self._epoch, conversation=self._conversation, position=""
+        )
         return ""
 
     def _is_of_now(self, item: TranscriptItem) -> bool:
         """Whether it was said since the terminal was opened: an older conversation has been."""
-        return not item.at_ms or item.at_ms >= self._held.place.started_ms
+        return not item.at_ms or item.at_ms >= self._started_ms
 
 
 def _told(item: TranscriptItem) -> dict[str, Any]:

@@ -1,0 +1,62 @@
+"""Kills at each step of a terminal's life, and what became of it: `python -m tests.bench.kills`.
+
+    python -m tests.bench.kills [PART OF A CASE'S NAME …]
+
+Each case is a host of its own: see `tests/support/terminal_kills.py`. A handful of them is in the
+suite (`tests/session/test_terminal_kills.py`).
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from remoteclaw.config.home import Home
+from tests.support.stack import Stack
+from tests.support.terminal_kills import CASES, Case, walked
+
+__all__ = ["main", "run"]
+
+
+async def run(case: Case) -> bool:
+    """Walk through one case; return whether its moment has come. Raises what was broken."""
+    with tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as name:
+        directory = Path(name)
+        stack = Stack(Home(directory / "home").create(), appendfsync="everysec")
+        await stack.start()
+        try:
+            async with walked(stack, directory) as walk:
+                await getattr(walk, case.story)(case)
+                return walk.reached
+        finally:
+            await stack.stop()  # which sees that nothing is left running
+
+
+def main() -> int:
+    """Run the cases that are named, or all; return how many were broken."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    wanted = [case for case in CASES if all(name in str(case) for name in options.names)]
+    broken, missed = 0, 0
+    for number, case in enumerate(wanted, 1):
+        began = time.monotonic()
+        try:
+            is_reached = asyncio.run(run(case))
+            what = "held" if is_reached else "not reached"
+            missed += not is_reached
+        except Exception:  # noqa: BLE001 - the next case is looked at all the same
+            what = f"BROKEN\n{traceback.format_exc()}"
+            broken += 1
+        seconds = time.monotonic() - began
+        sys.stdout.write(f"{number}/{len(wanted)} {case}: {what} ({seconds:.1f} s)\n")
+        sys.stdout.flush()
+    sys.stdout.write(f"{len(wanted)} cases: {broken} broken, {missed} not reached\n")
+    return broken
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(), 1))

@@ -1,0 +1,98 @@
+"""One conversation that an agent has in turns and in terminals, and keeps in one file, as CLIs do.
+
+    python -m tests.support.talk PROGRAM [ARGUMENT …]
+
+runs a program of ours in which this is the runtime `demo`: a worker, a gateway.
+"""
+
+import json
+import runpy
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from remoteclaw.protocols import AgentSpec, Launch
+from remoteclaw.runtimes import RUNTIMES
+from remoteclaw.runtimes.demo import DemoRuntime
+from tests.support.bridges import script
+from tests.support.command import MODULES
+from tests.support.shown import PROGRAM, ShownTerminal, Transcript, Watch
+
+__all__ = ["TalkRuntime", "agent_of", "said_in"]
+
+#: A turn's agent: it notes what it is asked, and says what it knew.
+_AGENT = """
+file = sys.argv[2] + '.talk'
+while True:
+    message = turn()
+    if message['type'] != 'turn': continue
+    lines = open(file).readlines() if os.path.exists(file) else []
+    asked = [line for line in message['prompt'].splitlines() if line and line[0] != '['][-1]
+    knew = [note['text'] for note in map(json.loads, lines) if note['kind'] == 'user']
+    answer = 'You wrote ' + asked + ', and before: ' + ', '.join(knew) + '.'
+    with open(file, 'a') as notes:
+        for number, (kind, text) in enumerate([('user', asked), ('agent', answer)], len(lines) + 1):
+            notes.write(json.dumps(dict(id=f'h{number}', kind=kind, text=text)) + chr(10))
+    say(type='text', text=answer)
+    say(type='done')
+"""
+
+
+class TalkTerminal(ShownTerminal):
+    """The program of `shown.py`, whose conversations outlive it."""
+
+    def launch(
+        self, spec: AgentSpec, *, session_id: str | None, prompt: str, run_dir: Path
+    ) -> Launch:
+        """Return how to start it."""
+        known = session_id or uuid.uuid4().hex
+        argv = [sys.executable, "-c", PROGRAM, str(_file(spec.workspace, known))]
+        argv += [prompt] if prompt else []
+        return Launch(argv=tuple(argv), env=dict(spec.env), cwd=spec.workspace, session_id=known)
+
+    def watch(
+        self, *, run_dir: Path, workspace: str, env: Mapping[str, str], conversation: str | None
+    ) -> Watch:
+        """Return what follows it."""
+        assert conversation is not None, "it is chosen"
+        return Watch(_file(workspace, conversation), conversation)
+
+    def transcript(
+        self, conversation: str, *, workspace: str, env: Mapping[str, str]
+    ) -> Transcript:
+        """Return what was said."""
+        return Transcript(_file(workspace, conversation))
+
+
+class TalkRuntime(DemoRuntime):
+    """The demo, with both."""
+
+    terminal = TalkTerminal()
+
+
+def agent_of(directory: Path) -> dict[str, Any]:
+    """Return the configuration of the agent, whose files are in a directory."""
+    workspace = directory / "workspace"
+    workspace.mkdir(exist_ok=True)
+    command = list(script(directory, _AGENT))
+    return {"runtime": "demo", "command": command, "workspace": str(workspace)}
+
+
+def said_in(directory: Path) -> list[dict[str, str]]:
+    """Return what the agent has noted, of all conversations in their order."""
+    files = sorted((directory / "workspace").glob("*.talk"), key=lambda file: file.stat().st_ctime)
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def _file(workspace: str, conversation: str) -> Path:
+    return Path(workspace) / f"{conversation}.talk"
+
+
+if __name__ == "__main__":
+    cast(dict[str, Any], RUNTIMES)["demo"] = TalkRuntime
+    program, *arguments = sys.argv[1:]
+    module = MODULES.get(program, program)
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)

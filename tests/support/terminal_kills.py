@@ -1,0 +1,525 @@
+"""One conversation in terminals and turns, while what serves it is killed.
+
+A story opens a terminal over HTTP, types, hands over to a chat message or ends; a blow falls at one
+of its moments. Whatever was killed is started again, as `up` does. In the end the agent's own notes
+say what was said, and everything that was told of it has to agree.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import aiohttp
+import orjson
+
+from remoteclaw.errors import RedisRefused, RedisUnavailable
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.holder.terminal_client import Output, TerminalClient
+from remoteclaw.host.process import end_strays
+from remoteclaw.host.process import is_alive as owner_lives
+from remoteclaw.messages import SessionKey
+from remoteclaw.tty.holding import Holding, end_unheld
+from remoteclaw.up.supervisor import worker_command
+from tests.support.command import REMOTECLAW, RQ, Process, start_program
+from tests.support.doors import own_token
+from tests.support.failpoints import Failpoint, Proxy, Side
+from tests.support.processes import children, is_killed, marked_processes
+from tests.support.stack import Stack
+from tests.support.talk import agent_of, said_in
+from tests.support.waiting import HANG_S, eventually
+
+__all__ = ["CASES", "Blow", "Case", "Walk", "Watchman", "walked"]
+
+Blow = Literal["drain", "worker", "gateway", "holder", "redis"]
+HOLD_S = 600.0
+TALK = "tests.support.talk"
+
+
+class Watchman:
+    """Looks all the time how many processes have the conversation open."""
+
+    def __init__(self, directory: Path) -> None:
+        self._files = os.fsencode(directory)
+        self._since = 0.0
+        self.samples = 0
+        self.doubled: list[str] = []
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def programs(self) -> list[int]:
+        """Return the agents that live, in turns and in terminals."""
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}").st_ctime < self._since:
+                    continue
+                line = Path(f"/proc/{name}/cmdline").read_bytes()
+                is_agent = b"agent.py" in line or b".talk" in line
+                if is_agent and self._files in line and not is_killed(int(name)):
+                    found.append(int(name))
+        return found
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(0.05):
+            self.samples += 1
+            found = self.programs()
+            if len(found) > 1 and len(still := [pid for pid in found if not is_killed(pid)]) > 1:
+                lines = [Path(f"/proc/{pid}/cmdline") for pid in still]
+                with contextlib.suppress(OSError):
+                    self.doubled.append(f"{[line.read_bytes()[-80:] for line in lines]}")
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator["Watchman"]:
+        """Watch meanwhile."""
+        self._since = time.time() - 1.0  # what is older is none; the kernel is a tick behind
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self._is_over.set()
+            self._thread.join()
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is killed, and when."""
+
+    story: Literal["opening", "typing", "handover", "end"]
+    step: str
+    """A script of the drain, or a moment of typing."""
+    side: Side | Literal["at"]
+    blow: Blow
+
+    def __str__(self) -> str:
+        return f"{self.story}: {self.blow} {self.side} {self.step}"
+
+
+@dataclass
+class Walk:
+    """A host with a worker, a gateway and a sweep, and one conversation on it."""
+
+    stack: Stack
+    directory: Path
+    proxy: Proxy | None = None
+    """What the worker's commands pass."""
+    worker: Process | None = None
+    gateway: Process | None = None
+    url: str = ""
+    sid: str = ""
+    session: SessionKey | None = None
+    accepted: list[Accepted] = field(default_factory=list)
+    reached: bool = True
+    _calls: int = 0
+
+    # -- what runs -----------------------------------------------------------------------------
+
+    async def start_worker(self) -> None:
+        """Start a worker, whose commands pass the proxy."""
+        program, *arguments = worker_command()
+        assert program == RQ
+        log = self.stack.home.logs / f"worker-{len(self.stack.workers)}.log"
+        env = {"REMOTECLAW__REDIS__URL": self.proxy.url} if self.proxy else {}
+        self.worker = worker = self.stack._start([TALK, RQ, *arguments], log, **env)
+
+        async def is_ready() -> bool:
+            assert worker.poll() is None, f"the worker ended: {log.read_text()}"
+            with contextlib.suppress(RedisUnavailable):
+                return any(each.pid == worker.pid for each in await self._fleet.workers.list())
+            return False
+
+        await eventually(is_ready)
+
+    async def start_gateway(self) -> None:
+        """Start a gateway."""
+        log = self.stack.home.logs / "gateway.log"
+        before = log.stat().st_size if log.exists() else 0
+        argv = [TALK, REMOTECLAW, "gateway"]
+        self.gateway = gateway = start_program(argv, env=self.stack.env(), log=log)
+
+        def said() -> str | None:
+            text = log.read_text()[before:]
+            assert gateway.poll() is None, f"the gateway ended: {text}"
+            return text.partition("The gateway is at ")[2].partition(",")[0] or None
+
+        self.url = str(await eventually(said))
+
+    async def sweep(self) -> None:
+        """Look after the host as `up` does, and more often."""
+        holding = Holding(self._fleet.terminals, self.stack.home.host_id)
+        while True:
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await self._fleet.sweeper.release_dead(
+                    self.stack.home.host_id, owner_lives, end_left=end_strays
+                )
+                await holding.look(hold_s=HOLD_S)
+                await end_unheld(self._fleet.scripts, self.stack.home.runs)
+                await self._fleet.sweeper.sweep()
+            await asyncio.sleep(0.3)
+
+    @property
+    def _fleet(self) -> Any:
+        return self.stack.fleet
+
+    # -- the blow ------------------------------------------------------------------------------
+
+    async def strike(self, blow: Blow, failpoint: Failpoint | None = None) -> None:
+        """Kill it, and start it again."""
+        match blow:
+            case "drain":
+                assert failpoint is not None
+                os.kill(failpoint.pid, signal.SIGKILL)
+            case "worker":
+                assert self.worker is not None
+                horses = children(self.worker.pid)
+                self.worker.kill()
+                self.worker.wait()
+                await eventually(lambda: all(is_killed(horse) for horse in horses))
+            case "gateway":
+                assert self.gateway is not None
+                self.gateway.kill()
+                self.gateway.wait()
+            case "holder":
+                for pid in marked_processes(self.stack.home):
+                    with contextlib.suppress(OSError):
+                        if b"program.main()" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                            os.kill(pid, signal.SIGKILL)
+            case "redis":
+                self.stack.redis.kill()
+        if failpoint:
+            # Of a Redis that is killed, the caller doesn't get an answer; nor does a dead caller.
+            (failpoint.release if blow in ("gateway", "holder") else failpoint.cut)()
+        match blow:
+            case "worker":
+                await self.start_worker()
+            case "gateway":
+                await self.start_gateway()
+            case "redis":
+                await asyncio.to_thread(self.stack.redis.start)
+                if self.worker and self.worker.poll() is not None:
+                    await self.start_worker()
+
+    async def strike_at(self, failpoint: Failpoint, blow: Blow) -> None:
+        """Strike when a drain has come there."""
+        await failpoint.wait()
+        await self.strike(blow, failpoint)
+
+    # -- what people do ------------------------------------------------------------------------
+
+    async def ask(self, verb: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Ask the gateway; one that is just started again is asked again, by the same name."""
+        self._calls += 1
+        headers = {
+            "Authorization": f"Bearer {own_token(self.stack)}",
+            "Idempotency-Key": f"call-{self._calls}",
+        }
+        until = time.monotonic() + HANG_S
+        while True:
+            try:
+                url = f"{self.url}/api/sessions{path}"
+                async with aiohttp.request(verb, url, json=body, headers=headers) as answer:
+                    told = await answer.json()
+                    if answer.status < 500:
+                        return answer.status, told
+            except (aiohttp.ClientError, ConnectionError) as error:
+                told = error
+            assert time.monotonic() < until, f"{verb} {path}: {told}"
+            await asyncio.sleep(0.05)
+
+    async def open(self, prompt: str = "") -> None:
+        """Have it opened, and know its session."""
+        status, told = await self.ask("POST", "", {"agent": "main", "prompt": prompt})
+        assert status in (200, 201, 202), told
+        self.sid = told["result"]["sid"]
+        self.session = SessionKey.parse(told["result"]["sessionKey"])
+        record = await eventually(self.record)
+        self.accepted.append(Accepted(self.session, record.entry, False))
+
+    async def record(self) -> Any:
+        """Return the terminal as people see it; None while Redis is away."""
+        with contextlib.suppress(RedisUnavailable):
+            return await self._fleet.terminals.record(self.sid)
+        return None
+
+    async def shows(self, text: str) -> None:
+        """Wait until it stands on the screen."""
+        shown: Any = None
+
+        async def is_shown() -> bool:
+            nonlocal shown
+            _, shown = await self.ask("GET", f"/{self.sid}/screen")
+            return bool(shown["ok"]) and text in shown["result"]["text"]
+
+        try:
+            await eventually(is_shown)
+        except AssertionError:
+            raise AssertionError(f"{text!r} is not shown, but {shown}") from None
+
+    async def is_at(self, *wanted: str) -> None:
+        """Wait until it is in a state."""
+        found: Any = None
+
+        async def is_there() -> bool:
+            nonlocal found
+            _, told = await self.ask("GET", f"/{self.sid}")
+            found = told["result"]
+            return found["state"] in wanted or found["activity"] in wanted
+
+        try:
+            await eventually(is_there)
+        except AssertionError:
+            raise AssertionError(f"it is not {wanted}, but {found}") from None
+
+    async def type(self, text: str) -> None:
+        """Press keys, as soon as they are taken."""
+
+        async def is_typed() -> bool:
+            status, told = await self.ask("POST", f"/{self.sid}/key", {"bytes": [*text.encode()]})
+            assert status in (202, 409), told
+            return status == 202
+
+        await eventually(is_typed)
+
+    async def write(self, text: str) -> Accepted:
+        """Write into the chat."""
+        assert self.session is not None
+        message = self.session.message(
+            id=text, text=text, timestamp=1, chat_kind="direct", is_addressed=True
+        )
+        accepted: Accepted = await self._fleet.inbound.append(
+            message, agent="main", deliver="channel"
+        )
+        self.accepted.append(accepted)
+        return accepted
+
+    async def outcome(self, accepted: Accepted) -> str:
+        """Wait for what became of it."""
+
+        async def status() -> str | None:
+            with contextlib.suppress(RedisUnavailable):
+                found = await self._fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
+                return found.status if found and found.is_final else None
+            return None
+
+        return str(await eventually(status))
+
+    # -- what must hold ------------------------------------------------------------------------
+
+    async def check(self, *said: str) -> None:
+        """See that everything agrees with what the agent has noted: each thing once."""
+        for accepted in self.accepted:
+            await self.outcome(accepted)
+        noted = said_in(self.directory)
+        talk = [(each["kind"], each["text"]) for each in noted]
+        assert [text for kind, text in talk if kind == "user"] == [*said], talk
+
+        async def is_idle() -> bool:
+            view = await self._fleet.sessions.view(self.sid)
+            return view is not None and view.status == "idle"
+
+        await eventually(is_idle)
+        events = await self._fleet.terminals.events(self.sid)
+        told = [(e.told["role"], e.told["text"]) for e in events if e.told["type"] == "message"]
+        in_terminals = [(e["kind"], e["text"]) for e in noted if e["id"].startswith("i")]
+        assert told == in_terminals, f"told {told}, said {in_terminals}"
+        lines = map(orjson.loads, (await self._fleet.sessions.record(self.sid)).splitlines())
+        recorded = [(line["role"], line["text"]) for line in lines if line["role"] != "tool"]
+        assert recorded == talk, f"recorded {recorded}, said {talk}"
+
+    async def answers(self, accepted: Accepted) -> list[str]:
+        """Return what a message was answered in its chat."""
+        stream = keys.reply_stream("console", self.stack.home.host_id)
+        found: Any = await self._fleet.scripts.client.xrange(stream)
+        replies = [orjson.loads(fields[b"reply"]) for _, fields in found]
+        return [r["text"] for r in replies if accepted.entry_id in (r.get("entries") or ())]
+
+    # -- the stories ---------------------------------------------------------------------------
+
+    async def opening(self, case: Case) -> None:
+        """It is opened with a first message."""
+        striking = self._struck(case)
+        await self.open("one")
+        async with asyncio.timeout(HANG_S):
+            await striking
+        if case.blow == "holder":
+            await self.is_at("crashed")
+            await self.outcome(self.accepted[-1])
+            await self.open()
+        await self.is_at("idle")
+        if case.blow != "holder":  # another program doesn't show what the one before has said
+            await self._answered("You said one.")
+        await self.ask("DELETE", f"/{self.sid}")
+        await self.check(*(["one"] if self._was_asked() else []))
+
+    def _was_asked(self) -> bool:
+        """Whether the program has got the first message, which was killed as soon as it was up."""
+        return bool(said_in(self.directory))
+
+    async def _answered(self, text: str) -> None:
+        def is_noted() -> bool:
+            return text in [each["text"] for each in said_in(self.directory)]
+
+        await eventually(is_noted)
+
+    async def typing(self, case: Case) -> None:
+        """Something is typed, and something is killed meanwhile."""
+        await self.open()
+        await self.is_at("idle")
+        said = {"draft": "two", "sent": "two", "working": "work", "flood": "flood"}[case.step]
+        await self.type(said[:2] if case.step == "draft" else f"{said}\r")
+        if case.step == "working":
+            await self.shows("working")
+        if case.step == "draft":
+            await self.shows("> tw")
+        await self.strike(case.blow)
+        if case.blow == "holder":
+            await self.is_at("crashed")
+            await self.outcome(self.accepted[-1])
+            await self.open()
+            await self.is_at("idle")
+            was_said = [each["text"] for each in said_in(self.directory) if each["kind"] == "user"]
+            assert was_said in ([], [said])
+            await self.type("three\r")
+            await self.shows("You said three.")
+            await self.ask("DELETE", f"/{self.sid}")
+            return await self.check(*was_said, "three")
+        match case.step:
+            case "draft":
+                await self.type("o\r")
+                await self.shows("You said two.")
+            case "sent" | "flood":
+                await self.shows(f"You said {said}.")
+            case "working":
+                await self.is_at("busy")
+                await self.type("x")
+                await self.shows("worked")
+        await self.is_at("idle")
+        await self.ask("DELETE", f"/{self.sid}")
+        return await self.check(said)
+
+    async def handover(self, case: Case) -> None:
+        """A message takes the turn of a terminal that rests, which is opened again behind it."""
+        await self.open()
+        await self.is_at("idle")
+        await self.type("two\r")
+        await self.shows("You said two.")
+        striking = self._struck(case)
+        accepted = await self.write("three")
+        assert await self.outcome(accepted) == "done"
+        await self._over(striking)
+        assert (await self.record()).state in (
+            ("parked", "crashed") if case.blow == "holder" else ("parked",)
+        )
+        await self.open()
+        await self.is_at("idle")
+        await self.type("four\r")
+        await self.shows("You said four.")
+        await self.ask("DELETE", f"/{self.sid}")
+        await self.check("two", "three", "four")
+        (answer,) = await self.answers(accepted)
+        assert answer.endswith("You wrote three, and before: two.")
+
+    async def end(self, case: Case) -> None:
+        """The program ends by itself, behind its last words."""
+        await self.open()
+        await self.is_at("idle")
+        await self.type("two\r")
+        await self.shows("You said two.")
+        if case.step == "terminal_note":  # a gateway that is there has told it all before
+            await self._end_without_gateway(case)
+        else:
+            striking = self._struck(case)
+            await self.type("exit\r")
+            await self.is_at("exited", "crashed")
+            await self.outcome(self.accepted[-1])
+            await self._over(striking)
+        await self.check("two", "exit")
+        record = await self.record()
+        assert (record.state, record.resumable) == ("exited", True)
+
+    async def _end_without_gateway(self, case: Case) -> None:
+        (held,) = await self._fleet.terminals.held(self.stack.home.host_id)
+        assert self.gateway is not None
+        self.gateway.kill()
+        self.gateway.wait()
+        client = await TerminalClient.attach(Path(held.place.path), key=held.place.key)
+        assert client is not None
+        striking = self._struck(case)
+        await client.write(b"exit\r")
+        while isinstance(await client.read(), Output):
+            pass
+        await self.outcome(self.accepted[-1])
+        await self._over(striking)
+        await self.start_gateway()
+
+    def _struck(self, case: Case) -> asyncio.Task[None]:
+        assert self.proxy is not None
+        assert case.side != "at"
+        failpoint = self.proxy.arm(case.step, case.side)
+        return asyncio.create_task(self.strike_at(failpoint, case.blow))
+
+    async def _over(self, striking: asyncio.Task[None]) -> None:
+        """Wait for the end of the blow, if it has fallen at all."""
+        assert self.proxy is not None
+        self.reached = not self.proxy._armed
+        self.proxy.disarm()
+        if self.reached:
+            await striking
+        striking.cancel()
+
+
+@contextlib.asynccontextmanager
+async def walked(stack: Stack, directory: Path) -> AsyncIterator[Walk]:
+    """Have a host on which a conversation can be walked through; see what is left in the end."""
+    walk = Walk(stack, directory, await stack.proxied())
+    stack.configure(
+        agent_of(directory), terminals={"handover_s": 1, "opens_per_minute": 600}, lease_s=12.0
+    )
+    stack.reopen()
+    await asyncio.gather(walk.start_worker(), walk.start_gateway())
+    sweeping = asyncio.create_task(walk.sweep())
+    try:
+        with Watchman(directory).watching() as watchman:
+            yield walk
+        assert not watchman.doubled, watchman.doubled[:3]
+        assert watchman.samples > 10
+    finally:
+        sweeping.cancel()
+        await asyncio.wait((sweeping,))
+        assert walk.gateway is not None
+        walk.gateway.kill()
+        walk.gateway.wait()
+
+
+def _cases() -> Iterator[Case]:
+    sides: tuple[Side, Side] = ("before", "after")
+    blows: tuple[Blow, ...] = ("drain", "worker", "gateway", "holder", "redis")
+    for step in ("acquire", "begin", "terminal_place", "terminal_change", "hold"):
+        for side in sides:
+            for blow in blows:
+                if blow != "holder" or step == "hold":  # there is none before
+                    yield Case("opening", step, side, blow)
+    for moment in ("draft", "sent", "working", "flood"):
+        for blow in blows:
+            if blow != "drain":  # there is none any more
+                yield Case("typing", moment, "at", blow)
+    for step in ("acquire", "begin", "remember", "terminal_change", "finish"):
+        for side in sides:
+            for blow in blows:
+                if blow != "holder":  # it has ended
+                    yield Case("handover", step, side, blow)
+    for step in ("acquire", "begin", "remember", "terminal_note", "terminal_change", "finish"):
+        for side in sides:
+            for blow in blows:
+                if blow not in ("holder", "gateway"):
+                    yield Case("end", step, side, blow)
+
+
+CASES = tuple(_cases())
