@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.attach.paint import plain
+from remoteclaw.attach.window import ENTER, LEAVE, WHEEL_OFF, WHEEL_ON
 from remoteclaw.config.home import Home
 from tests.support.command import run_command
-from tests.support.far import HOSTILE_INPUT, SID, FarGateway, Witness, attached
+from tests.support.escapes import ESCAPES
+from tests.support.far import HOSTILE_INPUT, OURS, SID, FarGateway, Witness, attached
 from tests.support.terminal import REMOTECLAW, env
 
 #: What `attach` switches on, and what takes it back, in their order.
@@ -230,6 +233,31 @@ def test_what_it_waits_for_is_in_the_last_line(gateway: FarGateway, home: Home) 
         screen.type("\x1dy")
         screen.see("Copied.")
         assert b"\x1b]52;c;Y29waWVk\x07" in screen.raw
+
+
+def test_nothing_that_a_program_prints_is_obeyed_by_the_person_s_terminal(
+    gateway: FarGateway, home: Home
+) -> None:
+    """Also if the gateway passes on what it should not: as rows, names, offers and the end."""
+    texts = [each.decode(errors="replace") for each in ESCAPES.values()]
+    hostile = "\x1b]0;x\x07\x1b[5n\x9b6n\u202e\x1bP$qm\x1b\\\r\nrm"
+    with attached(gateway, env=env(home)) as screen:
+        screen.until(gateway, "terminals.take")
+        for first in range(0, len(texts), 20):
+            rows = dict(enumerate(texts[first : first + 20]))
+            lines = {row: [[text, {"l": text, "fg": text}], [text]] for row, text in rows.items()}
+            gateway.show({**lines, 21: [[f"seen {first}"]]}, title=texts[first])
+            gateway.tell("terminal.clipboard", {"sid": SID, "text": texts[first]})
+            screen.see(f"seen {first}")
+        gateway.change(writer=hostile, waitingFor=hostile, title=hostile, activity="waiting")
+        screen.see("needs you:")
+        gateway.gone(state="crashed", reason=hostile)
+        assert screen.leave() == 1
+    raw = screen.raw.decode()
+    for written in (ENTER, LEAVE, WHEEL_ON, WHEEL_OFF):
+        raw = raw.replace(written, "")
+    rest = OURS.sub("", raw).replace("\r\n", "")
+    assert rest == plain(rest)
 
 
 def test_in_a_workspace_it_is_its_agent_s_and_begins_there(

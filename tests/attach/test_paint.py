@@ -11,14 +11,10 @@ import pyte
 from remoteclaw.attach.paint import Painter, Scene, plain
 from remoteclaw.tty.frames import applied
 from remoteclaw.tty.screen import Screen
+from tests.support.far import OURS
 from tests.support.hostile import HOSTILE
 
 COLS, ROWS = 60, 12
-#: All that we write but text: what else begins with an escape is not ours.
-OURS = re.compile(
-    r"\x1b\[[0-9;]*[mHGK]|\x1b\[2J|\x1b\[[0-6] q|\x1b\[\?(?:2026|25)[hl]"
-    r"|\x1b\]8;;(?:https?://[!-~]+)?\x1b\\|\x1b\]2;[^\x00-\x1f\x7f-\x9f]*\x07"
-)
 #: What a program may do to its screen, cut at will.
 STROKES = (
     "plain text ",

@@ -20,7 +20,7 @@ from remoteclaw.tty.frames import Frames, Modes, row_text
 from tests.support.terminal import REMOTECLAW, Terminal
 from tests.support.waiting import HANG_S
 
-__all__ = ["HOSTILE_INPUT", "OF_TERMINALS", "SID", "FarGateway", "Witness", "attached"]
+__all__ = ["HOSTILE_INPUT", "OF_TERMINALS", "OURS", "SID", "FarGateway", "Witness", "attached"]
 
 SID = "5e55" * 8
 RECORD = {
@@ -71,6 +71,11 @@ HOSTILE_INPUT = (
     b"\x1b[201~",
     b"\x1b[1;2;3;4;5;6X\x1b[!p\x1b[ q",
     b"\x80\x9b\xff\xfe\xc2\x9b\xc2\x90",  # no text, and C1
+)
+#: All that `attach` paints but text: what else begins with an escape is not its own.
+OURS = re.compile(
+    r"\x1b\[[0-9;]*[mHGK]|\x1b\[2J|\x1b\[[0-6] q|\x1b\[\?(?:2026|25)[hl]"
+    r"|\x1b\]8;;(?:https?://[!-~]+)?\x1b\\|\x1b\]2;[^\x00-\x1f\x7f-\x9f]*\x07"
 )
 #: The commands with `--json` that need a program in a terminal, and the names that they print.
 OF_TERMINALS = {

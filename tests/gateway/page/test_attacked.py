@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import unicodedata
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -10,8 +11,10 @@ from aiohttp import web as http
 from playwright.async_api import Browser, Page, expect
 
 from remoteclaw.fleet import keys
+from remoteclaw.tty.screen import Screen
 from tests.support.browser import logged_in
 from tests.support.doors import opened
+from tests.support.escapes import ESCAPES
 from tests.support.leases import begun
 from tests.support.panes import Pane, Runs, frame, pane_opened, terminal_shown
 from tests.support.stack import Stack
@@ -119,6 +122,52 @@ async def test_nothing_that_a_program_in_a_terminal_prints_becomes_markup(
         assert [url for url in asked if not url.startswith(own)] == []
 
 
+async def test_no_sequence_that_a_program_prints_does_anything_in_the_page(
+    browser: Browser, stack: Stack
+) -> None:
+    """It asks for nothing, answers nothing, copies nothing, and links lead to web pages alone."""
+    pane = Pane()
+    pane.live()
+    async with pane_opened(stack, pane) as door, logged_in(browser, stack, door) as page:
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        ran, asked = await watched(page)
+        await terminal_shown(page)
+        await page.locator(".terminal").get_by_role("button", name="Take control").click()
+        await page.evaluate("navigator.clipboard.writeText('mine')")
+        for number, sequence in enumerate(ESCAPES.values(), 1):
+            screen = Screen(40, 8)
+            screen._clock = iter(range(10_000)).__next__  # what is held back is shown, too
+            screen.feed(sequence + b"\x1b\\\x18 after")
+            screen.frame(None)
+            frame = screen.frame(None)
+            assert frame is not None
+            pane.change(title=screen.title, waiting_for=screen.title, writer=screen.title or "ada")
+            for kind, text in screen.take_said():
+                pane.tell("terminal.clipboard", {"text": f"{kind} {text}"})
+            pane.show(**{**frame, "title": f"{number} {frame['title']}", "revision": 10 + number})
+            await page.wait_for_function(_HAS_TITLE, arg=f"{number} ")
+            await page.evaluate("new Promise(requestAnimationFrame)")
+            told, links = await page.evaluate(_TOLD)
+            unwanted = {unicodedata.category(letter) for letter in told if letter not in "\n\u200d"}
+            assert not unwanted & {"Cc", "Cf", "Cs", "Zl", "Zp"}, told
+            assert all(link.startswith("https://a/") for link in links)
+            screen.close()
+        assert await page.evaluate("navigator.clipboard.readText()") == "mine"
+        assert pane.typed == []
+        assert ran == []
+        own = (door.url, f"ws{door.url.removeprefix('http')}")
+        assert [url for url in asked if not url.startswith(own)] == []
+
+
+_HAS_TITLE = """(begin) =>
+  document.querySelector(".tty-title").textContent.startsWith(begin)"""
+#: All that is read in a terminal, and where its links lead.
+_TOLD = """() => {
+  const pane = document.querySelector(".terminal");
+  const fields = [...pane.querySelectorAll("textarea")].map((each) => each.value);
+  const texts = [document.title, pane.textContent, ...fields];
+  return [texts.join(""), [...pane.querySelectorAll("a")].map((each) => each.href)];
+}"""
 FOREIGN = """<!doctype html><title>foreign</title><iframe src="{url}/"></iframe><script>
 const told = window.told = {{}};
 const own = {{ headers: {{ "X-RemoteClaw-Page": "1" }}, credentials: "include" }};
