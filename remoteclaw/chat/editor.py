@@ -161,6 +161,7 @@ class Editor:
         self._session.app.ttimeoutlen = ESCAPE_S
         self._draw_resized = self._session.app._on_resize
         self._session.app._on_resize = self._resized  # type: ignore[method-assign]
+        self._session.app.before_render += lambda _: self._unwrap()
 
     async def read(self) -> str:
         """Return the next message; raises EOFError when the person leaves."""
@@ -178,6 +179,7 @@ class Editor:
             return
         # Not `run_in_terminal()`, which gives the terminal back for that moment: an Enter that is
         # pressed then comes as Ctrl-J, which breaks the line.
+        self._unwrap()
         app.renderer.erase()
         print_lines()
         app.invalidate()
@@ -194,20 +196,25 @@ class Editor:
             app.exit(exception=EOFError)
 
     def _resized(self) -> None:
-        """Draw again in another size.
+        """Draw again in another size."""
+        self._unwrap()
+        self._draw_resized()
+
+    def _unwrap(self) -> None:
+        """Erase what was drawn in another size, if it was.
 
         prompt_toolkit erases what it has drawn as if it stood where it did. A narrower terminal has
-        wrapped its lines, and what is above the cursor takes more rows now.
+        wrapped its lines, and what is above the cursor takes more rows now. Whatever is drawn next
+        may be it: the indicator moves before the signal of the new size is heard.
         """
         app = self._session.app
-        drawn = app.renderer.last_rendered_screen
-        if drawn:
-            columns = app.output.get_size().columns
+        drawn, size = app.renderer.last_rendered_screen, app.output.get_size()
+        if drawn and size != app.renderer._last_size:
             cursor = drawn.get_cursor_position(app.layout.current_window)
             above = (drawn.data_buffer[row] for row in range(cursor.y))
             widths = [max((x for x in row if row[x].char.strip()), default=0) for row in above]
-            app.output.cursor_up(sum(last // columns for last in (*widths, cursor.x)))
-        self._draw_resized()
+            app.output.cursor_up(sum(last // size.columns for last in (*widths, cursor.x)))
+            app.renderer.erase(leave_alternate_screen=False)
 
     def _message(self) -> AnyFormattedText:
         # It is asked for several times for each drawing.

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a narrower terminal in which lines stand twice",
+        before="app.output.cursor_up(sum(last // size.columns for last in (*widths, cursor.x)))",
+        after="pass",
+        test="test_a_narrower_terminal_shows_each_line_once",
+    ),
+    Mutant(
         "activity that comes back after its turn",
         before="if turn <= self._ended:",
         after="if False:",

@@ -162,7 +162,15 @@ class Terminal:
         return self._shown
 
     def narrow(self, columns: int) -> None:
-        """Make the screen narrower, which wraps its lines again as most terminals do."""
+        """Make the screen narrower, which wraps its lines again as most terminals do.
+
+        The program is stopped meanwhile: what it has written before is for the screen before.
+        """
+        self.kill(signal.SIGSTOP)
+        before = -1
+        while before != len(self.raw):
+            before = len(self.raw)
+            self.read()
         cursor, rows = self._screen.cursor, self._screen.lines
         lines = self.shown().split("\n")
         above = len(self._screen.history.top) + cursor.y
@@ -178,6 +186,7 @@ class Terminal:
         self._screen.cursor.y -= len(wrapped) - 1 - height - cursor.x // columns
         self._screen.cursor.x = cursor.x % columns
         self._child.setwinsize(rows, columns)
+        self.kill(signal.SIGCONT)
 
     @property
     def columns(self) -> int:
