@@ -20,6 +20,8 @@ __all__ = ["DESK", "PHONE", "faults_of", "installed", "launched", "logged_in", "
 
 #: The variable that names a Chromium, and what one is called that is installed.
 VARIABLE, NAMES = "REMOTECLAW_TEST_CHROMIUM", ("chromium", "chromium-browser", "google-chrome")
+#: What it names; a test with a state directory of its own has no such variables any more.
+NAMED = os.environ.get(VARIABLE)
 DESK: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 800}
 #: It runs in no sandbox of its own: tests run as root in containers, and it sees our page alone.
@@ -30,7 +32,7 @@ expect.set_options(timeout=HANG_S * 1000)
 
 def installed() -> str | None:
     """Return where a Chromium is."""
-    return os.environ.get(VARIABLE) or next(filter(None, map(shutil.which, NAMES)), None)
+    return NAMED or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @contextlib.asynccontextmanager
