@@ -15,6 +15,7 @@ from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.tools.catalog import METHODS, TOOLS, Method
 from tests.support.doors import Refused, calling, opened
 from tests.support.promised import PROMISED, good_params
+from tests.support.signed import secret_file, signed
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -24,7 +25,7 @@ from tests.support.waiting import eventually
 OPERATORS = ("read", "write", "terminal", "admin")
 AGENTS = ("owner", "stranger", "limited", "idle")
 NOBODY = ("none", "wrong", "expired", "revoked", "stale")
-PRINCIPALS = (*NOBODY, *OPERATORS, *AGENTS, "elsewhere")
+PRINCIPALS = (*NOBODY, *OPERATORS, "signed", *AGENTS, "elsewhere")
 CODES = {
     "UNAUTHORIZED": "U",
     "FORBIDDEN": "F",
@@ -50,6 +51,8 @@ def expected(method: str, principal: str) -> str:
         return "U"
     if principal == "elsewhere":
         return "F"
+    if principal == "signed":  # as an admin, with a key for terminals
+        return expected(method, "terminal")
     operators, agents = PROMISED[method].rights.split()
     return dict(zip((*OPERATORS, *AGENTS), operators + agents, strict=True))[principal]
 
@@ -60,6 +63,11 @@ async def token_of(stack: Stack, principal: str) -> AsyncIterator[tuple[str | No
     tokens = stack.fleet.tokens
     if principal in ("none", "wrong"):
         yield {"none": None, "wrong": "0" * 64}[principal], None
+    elif principal == "signed":
+        secret = secret_file(stack.home.path)
+        key = {"secret_file": str(secret), "scope": "terminal"}
+        stack.configure(channels=CHANNELS, gateway={"jwt": {"cockpit": key}})
+        yield signed(secret, scope="admin"), None
     elif principal in OPERATORS:
         yield (await tokens.create("x", principal, None))[0], None  # type: ignore[arg-type]
     elif principal == "revoked":
@@ -92,7 +100,7 @@ def test_every_method_has_a_row() -> None:
     assert set(PROMISED) == set(METHODS)
 
 
-@pytest.mark.parametrize("principal", ["wrong", *OPERATORS, *AGENTS, "elsewhere"])
+@pytest.mark.parametrize("principal", ["wrong", *OPERATORS, "signed", *AGENTS, "elsewhere"])
 async def test_over_websocket(stack: Stack, principal: str) -> None:
     stack.configure(channels=CHANNELS)
     async with token_of(stack, principal) as (token, session), opened(stack, REACHED) as door:

@@ -193,6 +193,11 @@ async def test_a_reader_that_takes_nothing_is_cut(
         for _ in range(200):
             await tell(stack, session, text="x" * 100_000)
         await eventually(lambda: not clients)
+
+        got = b""  # once it reads again, it sees that this was the end
+        async with asyncio.timeout(HANG_S):
+            while not got.endswith(b"\r\n0\r\n\r\n"):
+                got = got[-10:] + await reader.read(2**20)
         writer.close()
 
 

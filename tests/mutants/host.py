@@ -10,6 +10,17 @@ MUTANTS = (
         test="test_a_link_that_comes_and_goes_leads_nowhere",
     ),
     Mutant(
+        "a link that is looked for before the directory is opened",
+        before="below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=found)",
+        after=(
+            'where = os.path.realpath(f"/proc/self/fd/{found}") + "/" + part\n'
+            "if os.path.realpath(where) != where:\n"
+            '    raise OSError("a link")\n'
+            "below = os.open(part, flags, dir_fd=found)"
+        ),
+        test="test_a_link_that_comes_and_goes_leads_nowhere",
+    ),
+    Mutant(
         "a directory above a workspace",
         before='or ".." in parts or',
         after="or",

@@ -43,6 +43,7 @@ HEADERS = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
+END = {"type": "http.response.body", "body": b""}
 RAW = (
     "The raw output of a program in a terminal, base64: escape sequences that a terminal obeys. "
     "/screen and the event screen have what it shows as data."
@@ -287,13 +288,16 @@ class _Streaming(Response):
                 for duty in duties:
                     duty.cancel()
                 await asyncio.gather(*duties, return_exceptions=True)
-            is_left = duties[0] in done
+            is_over = duties[0] in done
             with contextlib.suppress(TimeoutError, OSError):
                 async with asyncio.timeout(AGAIN_S):
-                    await send({"type": "http.response.body", "body": b""})
-                    is_left = True
-        if not is_left:  # it takes nothing, and counts no more; the kernel cuts it before long
-            await _left(receive)
+                    await send(END)
+                    is_over = True
+        if (
+            not is_over
+        ):  # it counts no more, and ends once it takes something, or the kernel cuts it
+            with contextlib.suppress(OSError):
+                await send(END)
 
     async def _write(self, send: Send) -> None:
         """Write events until the client takes them no more, or is gone."""
