@@ -299,5 +299,5 @@ def _end(record: Mapping[str, Any] | None, why: str) -> End:
         return End(1, f"The terminal has ended: {words}.")
     code = status if 0 <= status < 256 else 128 + abs(status) if status < 0 else 1
     return End(
-        code, f"The program has ended with {status}." if status else "The program has ended."
+        code, f"The program has ended with status {status}." if status else "The program has ended."
     )

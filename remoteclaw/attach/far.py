@@ -128,7 +128,7 @@ class Far:
             )
 
     async def stay(self) -> None:
-        """Watch it, on each connection; take the keyboard if it is wanted and nobody has it.
+        """Watch it, on each connection; take the keyboard if it is wanted and free.
 
         Raises `GatewayRefused`.
         """
@@ -210,7 +210,7 @@ class Far:
             await self._link.tell("terminals.leave", {"sid": self.sid})
 
     def watch_again(self) -> None:
-        """Have it sent as a whole: something is missing."""
+        """Ask for the whole screen: something is missing."""
         self._again.set()
 
     async def _do(self, method: str, params: Mapping[str, Any]) -> None:
@@ -227,7 +227,7 @@ class Far:
         has_moved = record["state"] != self.record["state"]
         self.record = record
         if self.is_writer and record["writer"] != self._name:
-            # Somebody else has it; if nobody has, we want it back.
+            # Another user has it; if it is free, we want it back.
             self.is_writer, self.wants_keyboard = False, not record["writer"]
             has_moved = has_moved or self.wants_keyboard
         if record["state"] not in OPEN:

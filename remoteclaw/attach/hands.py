@@ -98,7 +98,7 @@ class Hands:
                 self._type(one)
 
     def _type(self, typed: Typed) -> None:
-        """Have something typed, or say why it isn't."""
+        """Type it, or say why it isn't typed."""
         at = self._at
         if at.is_reader:
             return
@@ -120,7 +120,7 @@ class Hands:
             case Text("d"):
                 at.leave()
             case Text("c") if at.is_reader:
-                at.say("It was attached with --read-only.")
+                at.say("You are attached with --read-only.")
             case Text("c"):
                 at.start(at.take_keyboard())
             case Text("]") | Key("ctrl+]"):

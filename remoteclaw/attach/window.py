@@ -49,7 +49,7 @@ class Window:
     def __init__(self, path: str) -> None:
         """`path` is its device.
 
-        It is opened anew: not to wait is a property of the open file, which the shell shares.
+        It is opened again: not to wait is a property of the open file, which the shell shares.
         """
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -67,7 +67,7 @@ class Window:
 
     @contextlib.contextmanager
     def entered(self, typed: Callable[[bytes], None]) -> Iterator[None]:
-        """Have the terminal to ourselves; `typed` gets what it sends, and b"" when it is gone."""
+        """Take the terminal for ourselves; `typed` gets what it sends, and b"" when it is gone."""
         loop = asyncio.get_running_loop()
         before = termios.tcgetattr(self._fd)
         try:

@@ -20,7 +20,7 @@ __all__ = ["attach"]
 
 @click.command()
 @click.argument("session", required=False, shell_complete=complete_sessions)
-@click.option("--read-only", is_flag=True, help="Look only: nothing is opened, nothing is typed.")
+@click.option("--read-only", is_flag=True, help="Only watch: open nothing, type nothing.")
 @click.option(
     "--agent",
     metavar="NAME",
@@ -34,7 +34,7 @@ __all__ = ["attach"]
     show_default=True,
     help="Which conversation with the agent; `main` is the one of `remoteclaw chat`.",
 )
-@click.option("--prompt", metavar="TEXT", default="", help="What the agent is told first.")
+@click.option("--prompt", metavar="TEXT", default="", help="The first message to the agent.")
 @click.option(
     "--url",
     metavar="URL",
@@ -63,7 +63,7 @@ def attach(
         )
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(
-            "It needs a terminal; `remoteclaw terminals screen SESSION` prints what is shown."
+            "`attach` needs a terminal; `remoteclaw terminals screen SESSION` prints the screen."
         )
     import asyncio
 

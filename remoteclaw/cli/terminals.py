@@ -26,7 +26,9 @@ def terminals() -> None:
 
 
 @terminals.command("list")
-@click.option("--agent", metavar="NAME", shell_complete=complete_agents, help="Of this agent only.")
+@click.option(
+    "--agent", metavar="NAME", shell_complete=complete_agents, help="Only terminals of this agent."
+)
 @json_option
 def list_terminals(agent: str | None, as_json: bool) -> None:
     """List the terminals that are open, and those of the last days."""
@@ -80,7 +82,7 @@ def screen_of_terminal(session: str, as_json: bool) -> None:
 
 @terminals.command("park")
 @session_argument
-@click.option("--force", is_flag=True, help="Although it is busy, or nobody knows.")
+@click.option("--force", is_flag=True, help="Also when it is busy, or its activity is unknown.")
 def park_terminal(session: str, force: bool) -> None:
     """End an idle terminal so that it can be opened again."""
     _ask("terminals.park", {"sid": session, "force": force})

@@ -255,7 +255,7 @@ class Terminals:
         name: str,
         limits: TerminalsConfig,
     ) -> tuple[Accepted, bool]:
-        """Have a session's terminal opened; return the entry, and whether it is a new one.
+        """Ask for a session's terminal; return the entry, and whether it is a new one.
 
         The same `call` again, and an opening where one is open, open nothing. `people` are those on
         whose behalf it is, and `host` the one that is to have it. Raises `CallRefused`.
@@ -306,21 +306,22 @@ class Terminals:
             case b"host":
                 raise CallRefused(
                     "TOO_MANY",
-                    f"{limits.max} terminals are open on this host, and more may not be "
-                    "([terminals] max): park one.",
+                    f"This host has {limits.max} terminals open, the most that [terminals] max "
+                    "allows: park one.",
                     retry_after_s=60.0,
                 )
             case b"person":
                 raise CallRefused(
                     "TOO_MANY",
-                    f"You have {limits.max_per_person} terminals open, and more may not be "
-                    "([terminals] max_per_person): park one.",
+                    f"You have {limits.max_per_person} terminals open, the most that [terminals] "
+                    "max_per_person allows: park one.",
                     retry_after_s=60.0,
                 )
             case b"rate":
                 raise CallRefused(
                     "TOO_MANY",
-                    f"Terminals are opened too often: again in {int(wait_ms) / 1000:.0f} s.",
+                    "Too many terminals were opened at once: try again in "
+                    f"{int(wait_ms) / 1000:.0f} s.",
                     retry_after_s=int(wait_ms) / 1000,
                 )
         await self._waker.try_hint(session, queue.decode())
@@ -394,7 +395,7 @@ class Terminals:
         )
 
     async def stop(self, sid: str) -> bool:
-        """Have a terminal ended by its host, and what waits behind it go on; False if none is held.
+        """Ask a terminal's host to end it, so that what waits goes on; False if none is held.
 
         It is durable, and the same again changes nothing.
         """

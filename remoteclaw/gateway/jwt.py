@@ -85,7 +85,7 @@ class Jwt:
         return await self.holder(claims) if claims else None
 
     async def holder(self, claims: Claims) -> Operator | None:
-        """Return who holds a token with these claims, as the configuration is now; None for nobody.
+        """Return who holds a token with these claims, by the current configuration; None if no one.
 
         Raises `RedisUnavailable` or `RedisRefused`.
         """

@@ -49,7 +49,7 @@ class Room:
     """The terminal as they see it."""
     keyboard: Keyboard = field(default_factory=Keyboard)
     alone_since: float = field(default_factory=boottime)
-    """Since when nobody watches."""
+    """Since when it has no viewer."""
     _typed: OrderedDict[str, None] = field(default_factory=OrderedDict)
     """The names of the newest calls that have typed something."""
     _seats: dict[Watcher, _Seat] = field(default_factory=dict)
@@ -64,14 +64,15 @@ class Room:
     # -- who watches ---------------------------------------------------------------------------
 
     def join(self, watcher: Watcher, who: Typist) -> None:
-        """Show the terminal to somebody from now on, as a whole at first.
+        """Add a viewer, who first gets the whole screen.
 
         Raises `CallRefused` if it is full.
         """
         if watcher not in self._seats:
             if len(self._seats) >= MOST_VIEWERS:
                 raise CallRefused(
-                    "UNAVAILABLE", f"{MOST_VIEWERS} watch this terminal, and more may not."
+                    "UNAVAILABLE",
+                    f"{MOST_VIEWERS} viewers watch this terminal already, the most there may be.",
                 )
             send = functools.partial(self._send, watcher)
             self._seats[watcher] = _Seat(who, Viewer(send, lambda: watcher.is_slow))
@@ -80,7 +81,7 @@ class Room:
         self.seen()
 
     def leave(self, watcher: Watcher, *, for_good: bool) -> None:
-        """Show it no more to somebody; `for_good` if they have said so."""
+        """Remove a viewer; `for_good` if its user has said so."""
         self.keyboard.left(id(watcher), now=boottime(), for_good=for_good)
         if seat := self._seats.pop(watcher, None):
             if self._viewers:
@@ -107,7 +108,7 @@ class Room:
     # -- what they see -------------------------------------------------------------------------
 
     def show(self, screen: Pictured) -> None:
-        """Have a screen that is seen from now on."""
+        """Show a screen from now on."""
         self._viewers = Viewers(screen)
         for seat in self._seats.values():
             self._viewers.join(seat.viewer, boottime())
@@ -125,7 +126,7 @@ class Room:
         return self._viewers.send(boottime()) if self._viewers else None
 
     def seen(self) -> None:
-        """Take that who watches and who types may have changed; how many is told in a while."""
+        """Look who watches and who types; the number of viewers is told a while later."""
         self.keyboard.lapse(now=boottime())
         for seat in self._seats.values():
             seat.viewer.is_typing = self.keyboard.is_held_by(seat.who)

@@ -43,7 +43,7 @@ RESIZE_S = 0.1
 #: program may hold its screen back for half a second.
 DRAW_S = 0.5
 
-NEEDS = "It has not said yet that it is ready: a question of its start may be open in it."
+NEEDS = "The program has not said that it is ready: it may be asking something at its start."
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class HeldTerminal:
         )
 
     async def run(self, *, has_screens: bool) -> Literal["ended", "replaced"]:
-        """Look after it until it has ended, or another gateway does.
+        """Watch over it until it has ended, or another gateway has it.
 
         Where there are no screens, it is renewed and nothing else.
         """
@@ -123,7 +123,7 @@ class HeldTerminal:
         return Path(self.held.place.path)
 
     async def _release(self) -> None:
-        """Have the turn of a terminal that has ended settled at once."""
+        """Settle the turn of a terminal that has ended, at once."""
         for _ in range(GONE_LOOKS):
             if not is_alive(self.held.holder):
                 break
@@ -136,30 +136,30 @@ class HeldTerminal:
     # -- what Watching hears -------------------------------------------------------------------
 
     def drawn(self) -> None:
-        """Take that the screen may have changed."""
+        """The screen may have changed."""
         self._drawn.set()
 
     def changed(self) -> None:
-        """Take what the program has said of itself."""
+        """The program has said something of itself."""
         self._news.set()
         self._look()
 
     def rang(self) -> None:
-        """Tell who watches that the bell has rung."""
+        """Tell the viewers that the bell has rung."""
         self.room.tell("terminal.bell", {"sid": self.held.sid})
 
     def offered(self, text: str) -> None:
-        """Tell who watches what may go to the clipboard."""
+        """Offer the viewers a text for the clipboard."""
         if self._settings().clipboard != "off":
             self.room.tell("terminal.clipboard", {"sid": self.held.sid, "text": text})
 
     def heard(self) -> None:
-        """Take that something was announced of the session: a message, a stop."""
+        """Something was announced of the session: a message, a stop."""
         self._renew_at = 0.0
         self._news.set()
 
     def _look(self) -> None:
-        """Have what is known seen by all."""
+        """Show the viewers what is known."""
         if (watching := self.watching) is None:
             return
         watch, now, before = watching.watch, boottime(), self.room.record
@@ -182,7 +182,7 @@ class HeldTerminal:
     # -- for those who type --------------------------------------------------------------------
 
     def resize(self, cols: int, rows: int) -> None:
-        """Have another size in a moment."""
+        """Change its size in a moment."""
         self._size = (cols, rows)
         self._drawn.set()
 
@@ -276,7 +276,7 @@ class HeldTerminal:
     # -- when it should end --------------------------------------------------------------------
 
     async def _end_if_due(self) -> None:
-        """Park it when nobody has needed it for long, or for a message that waits behind it."""
+        """Park it when it was not needed for long, or for a message that waits behind it."""
         settings, standing = self._settings(), self._standing()
         if handover.is_forgotten(standing, idle_s=settings.idle_s, waiting_s=settings.waiting_s):
             await self.park()
@@ -319,7 +319,7 @@ class HeldTerminal:
         return view is not None and view.waiting > 1
 
     async def _say(self, about: str, words: str) -> None:
-        """Say something in the session's chat, once for what it is about, whoever says it."""
+        """Say something in the session's chat, once for what it is about on all hosts."""
         if self._said_for == about:
             return
         session = self.held.session

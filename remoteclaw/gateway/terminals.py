@@ -38,7 +38,7 @@ ATTACH_LOOKS = 60
 ALONE_S = 12.0
 
 NOT_OPEN = "No terminal is open in this session."
-NOT_HERE_YET = "The terminal is not there yet: it is being started."
+NOT_HERE_YET = "The terminal is still starting: try again in a moment."
 ANOTHER = "Another gateway of this host has this terminal now: connect again."
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Terminals:
         feeds.hear(keys.TERMINAL, lambda _sid: self._news.set())
 
     async def run(self) -> None:
-        """Look after them, until cancelled."""
+        """Watch over them, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             while True:
                 self._news.clear()
@@ -89,7 +89,7 @@ class Terminals:
     # -- for those who watch -------------------------------------------------------------------
 
     def watch(self, watcher: Watcher, who: Typist, record: TerminalRecord) -> Room:
-        """Show a terminal to somebody from now on, also one that starts. Raises `CallRefused`."""
+        """Show a terminal to a viewer, also one that starts. Raises `CallRefused`."""
         self._check_here(record)
         if record.sid not in self._rooms:
             self._rooms[record.sid] = Room(record)
@@ -98,13 +98,13 @@ class Terminals:
         return room
 
     def leave(self, watcher: Watcher, sid: str | None = None, *, for_good: bool = False) -> None:
-        """Show it no more to somebody, or none at all; `for_good` if they have said so."""
+        """Remove a viewer from a terminal, or from all; `for_good` if its user has said so."""
         for room in [self._rooms.get(sid)] if sid else list(self._rooms.values()):
             if room is not None:
                 room.leave(watcher, for_good=for_good)
 
     def known(self, sid: str) -> TerminalRecord | None:
-        """Return a terminal that is looked after here, without asking Redis."""
+        """Return a terminal of this gateway, without asking Redis."""
         terminal = self._held.get(sid)
         return terminal.room.record if terminal else None
 
@@ -140,8 +140,8 @@ class Terminals:
     ) -> AsyncGenerator[tuple[int, bytes | Screen], None]:
         """Yield the raw output from an offset on, each part with its own, until the terminal ends.
 
-        Where what was printed there is not kept, the screen stands in its place, as it is at the
-        offset beside it. Raises `CallRefused`.
+        Output that is not kept is replaced by the screen, as it is at the offset beside it.
+        Raises `CallRefused`.
         """
         _, watching = await self.shown(record)
         tail = watching.tail
@@ -164,7 +164,7 @@ class Terminals:
         if record.host and record.host != self._host:
             raise CallRefused(
                 "CONFLICT",
-                f"It is open on {record.host}: that host's gateway alone shows it and types in it.",
+                f"The terminal is open on {record.host}: only that host's gateway shows it.",
             )
         if self._off:
             raise CallRefused("UNAVAILABLE", self._off)
@@ -195,7 +195,7 @@ class Terminals:
             self._let_go.clear()
 
     async def _begin(self, held: Held) -> bool:
-        """Have a room for a terminal; return whether it is still the session's."""
+        """Begin to watch over a terminal; return whether it is still the session's."""
         record = await self._fleet.terminals.record(held.sid)
         if record is None or record.entry != held.place.turn:
             return False

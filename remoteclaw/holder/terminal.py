@@ -184,7 +184,7 @@ class TerminalHolder(Holder):
                 self.leaving.remove(pump)
 
     def check(self):
-        """End what has nobody any more."""
+        """End a terminal that is not needed any more."""
         if self.lifeline is not None:
             try:
                 if not os.read(self.lifeline, 1):
@@ -242,7 +242,7 @@ class TerminalHolder(Holder):
             self.ring.start = max(self.ring.start, offset)
 
     def meet(self, stranger):
-        """Do what somebody asks who has the key; a stranger gets one answer and no time."""
+        """Do what a client with the key asks; a stranger gets one answer and no time."""
         stranger.receive()
         message = stranger.take()
         if message:
@@ -261,12 +261,12 @@ class TerminalHolder(Holder):
             self.strangers.remove(stranger)
 
     def knows(self, word="", version="", mode="", key="", *more):
-        """Whether somebody has the key, and means a terminal of this version."""
+        """Whether a client has the key, and means a terminal of this version."""
         is_meant = (version, mode) == (PROTOCOL, "pty") and FORMS.get(word) == len(more)
         return _compare_digest(key.encode(), self.key) and is_meant
 
     def answer(self, stranger, deadline, interrupt=None):
-        """Obey somebody who doesn't stay: BEAT, or END with its grace."""
+        """Obey a client that doesn't stay: BEAT, or END with its grace."""
         try:
             seconds = moment(deadline)
         except ValueError:
@@ -327,7 +327,7 @@ class TerminalHolder(Holder):
             self.flush()
 
     def write_ended(self):
-        """Leave a file for whoever looks after this terminal."""
+        """Leave a file for the one who settles this terminal."""
         status = "null" if self.status is None else self.status
         tail = b""
         at = max(self.ring.start, self.ring.end - TAIL_BYTES)

@@ -116,7 +116,7 @@ class TerminalClient(Connection):
 
     @classmethod
     async def attach(cls, path: Path, *, key: str) -> Self | None:
-        """Attach instead of whoever is attached now; None when it is gone or refuses.
+        """Attach instead of the client that is attached now; None when it is gone or refuses.
 
         Raises TimeoutError when the holder does not answer.
         """
@@ -305,7 +305,7 @@ async def end_terminal(
 
 
 async def _told(path: Path, message: str, patience_s: float) -> str:
-    """Return the holder's answer to somebody who doesn't stay; empty if there is none any more."""
+    """Return the holder's answer to a client that doesn't stay; empty if it is gone."""
     connection = Connection(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
         await connection._connect(path)

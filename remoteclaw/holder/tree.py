@@ -16,7 +16,7 @@ def prctl(option, value):
 
 
 def raise_oom_score():
-    """Have the kernel prefer this process, and its children, when memory runs out."""
+    """Make the kernel end this process and its children first when memory runs out."""
     try:
         with open("/proc/self/oom_score_adj", "r+") as file:
             if int(file.read()) < OOM_SCORE:

@@ -89,7 +89,7 @@ class TerminalWatch(Protocol):
         """Take an operating system command of its own that no terminal knows, such as 7501."""
 
     def typed(self) -> None:
-        """Take that a person has typed something: what was known may be over."""
+        """Note that a person has typed: what was known may be over."""
 
     async def run(self, changed: Callable[[], None]) -> None:
         """Follow what it says by other ways (files of hooks, a port), until cancelled.

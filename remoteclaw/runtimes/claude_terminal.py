@@ -147,7 +147,7 @@ class ClaudeWatch(BaseWatch):
         self.tell()
 
     def typed(self) -> None:
-        """Take that a person has typed: a menu or a dialog may be open, of which no hook tells.
+        """Note that a person has typed: a menu or a dialog may be open, of which no hook tells.
 
         It is noted, so that a gateway that is restarted knows it.
         """
@@ -204,7 +204,7 @@ class ClaudeWatch(BaseWatch):
                 self._said = "unknown"
 
     def _begin(self, note: dict[str, Any]) -> None:
-        """Take that a conversation is open in it: the first one, or another one than before."""
+        """Note that a conversation is open in it: the first one, or another one than before."""
         self.known.is_ready = True
         if note.get("source") == "compact":
             if self._said == "unknown":  # a person has typed `/compact`: no Stop comes

@@ -160,7 +160,7 @@ class CodexWatch(NotedWatch):
         self.tell()
 
     def typed(self) -> None:
-        """Take that a person has typed: a menu may be open until it works the next time.
+        """Note that a person has typed: a menu may be open until it works the next time.
 
         That it is idle it says again at the first key.
         """
@@ -196,7 +196,7 @@ def _hide_headers(about: dict[str, Any], number: int) -> dict[str, str]:
 
 
 def _hide_variables(about: dict[str, Any], file: Path) -> None:
-    """Have a shell start a server, which reads its variables from a file."""
+    """Make a shell start a server, which reads its variables from a file."""
     if variables := about.pop("env", {}):
         lines = (f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
         write_new(file, "".join(lines).encode("utf-8", "replace"))

@@ -123,7 +123,7 @@ class GeminiWatch(NotedWatch):
         self.tell()
 
     def typed(self) -> None:
-        """Take that a person has typed: a menu may be open, under the same title."""
+        """Note that a person has typed: a menu may be open, under the same title."""
         if self._said == "idle":
             self._touch(True)
         self.tell()

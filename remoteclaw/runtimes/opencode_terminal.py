@@ -144,7 +144,7 @@ class OpencodeWatch(NotedWatch):
         self._tell()
 
     def typed(self) -> None:
-        """Take that a person has typed: a menu may be open, of which it says nothing."""
+        """Note that a person has typed: a menu may be open, of which it says nothing."""
         if self.activity == "idle":
             self._touch(True)
         self._tell()
@@ -197,7 +197,7 @@ class OpencodeWatch(NotedWatch):
                 self._asked.pop(text(about.get("requestID")), None)
 
     async def _work(self, session: str) -> None:
-        """Take that a conversation is at work: the one on the screen, or a subagent of it."""
+        """Note that a conversation is at work: the one on the screen, or a subagent of it."""
         self._touch(False)
         self._take_up()
         if session not in self._is_main and _ID.fullmatch(session):

@@ -169,7 +169,7 @@ class _Known:
 class BaseWatch(ABC):
     """What is known of one program: its signs are taken in `look()`, `title()` and `osc()`.
 
-    Whoever takes one sets what is known and calls `tell()`.
+    Each of these sets what is known and calls `tell()`.
     """
 
     def __init__(self, conversation: str | None) -> None:
@@ -209,7 +209,7 @@ class BaseWatch(ABC):
 
     @abstractmethod
     def typed(self) -> None:
-        """Take that a person has typed something: who was idle may have a dialog or words open."""
+        """Note that a person has typed: an idle program may have a dialog or a draft open now."""
 
     @abstractmethod
     async def look(self) -> None:

@@ -59,6 +59,6 @@ class NotedWatch(BaseWatch):
             self._notes.add(is_touched=is_touched)
 
     def _opened(self, conversation: str) -> None:
-        """Take that it has another conversation open."""
+        """Note that it has another conversation open."""
         self.known.conversation = conversation
         self._notes.add(conversation=conversation)

@@ -57,15 +57,15 @@ class SettledTerminal:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended otherwise than somebody wanted."""
+        """Whether it ended unintended."""
         return self.state in ("crashed", "lost")
 
 
 async def end_left(lease: Lease) -> Place | None:
     """End the terminal that an owner before has started; return where it was.
 
-    Whoever takes a session over does this before anything else: no second program may have its
-    conversation open.
+    The owner that takes a session over does this first: no second program may have its conversation
+    open.
     """
     if lease.state.terminal is None:
         return None

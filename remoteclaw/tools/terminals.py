@@ -40,7 +40,7 @@ class Terminal(Result):
     title: str
     opened_by: str
     writer: str
-    """Who types; empty for nobody."""
+    """Who types; empty if it is free."""
     viewers: int
     cols: int
     rows: int
@@ -165,7 +165,7 @@ class TakeParams(Params):
 class ParkParams(Params):
     sid: Sid
     force: bool = False
-    """End it although it is busy, or nobody knows."""
+    """End it also when it is busy, or its activity is unknown."""
 
 
 METHODS = (

@@ -1,4 +1,4 @@
-"""The leases of a host's terminals: renewed while their holders live, whoever watches."""
+"""The leases of a host's terminals: renewed while their holders live."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ class Holding:
         held = await self._terminals.held(self._host)
         for each in held:
             if not is_alive(each.holder):
-                continue  # its lease is released, and settled by whoever has the session next
+                continue  # its lease is released, and settled by the session's next owner
             if is_stopped(each):
                 await end(each)
             elif boottime() - self._renewed_at.get(each.place.path, 0.0) >= hold_s / RENEWALS:

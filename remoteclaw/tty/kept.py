@@ -1,7 +1,7 @@
 """What a gateway leaves with a holder for the one that comes after it.
 
 The picture of the screen tells how it looks. What the program has said of itself, and whether
-something was typed and not sent, stand in front of it.
+something was typed and not sent, come before it.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Kept:
     said: dict[int, str] = field(default_factory=dict)
     """The last of each kind of what the program has said of itself; its title has the number 0."""
     has_draft: bool = True
-    """Whether something may have been typed that was not sent: nobody knows better."""
+    """Whether something may have been typed that was not sent; True where it is unknown."""
     waits: int = 0
     """How often it has begun to wait for a person."""
     is_waiting: bool = False

@@ -6,14 +6,14 @@ from remoteclaw.errors import CallRefused
 
 __all__ = ["AWAY_S", "Keyboard", "Typist"]
 
-#: How long it stays somebody's whose connection is gone, in seconds: a browser that loads the page
-#: again, or a gateway that is restarted, takes less.
+#: How long a user whose connection is gone keeps the keyboard, in seconds: a browser that reloads
+#: the page, or a gateway that restarts, takes less.
 AWAY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Typist:
-    """Somebody who may type."""
+    """A user who may type."""
 
     name: str
     """What others are told."""
@@ -32,14 +32,14 @@ class Keyboard:
 
     @property
     def name(self) -> str:
-        """Who types; empty for nobody."""
+        """Who types; empty if it is free."""
         return self._who.name if self._who else ""
 
     def is_held_by(self, who: Typist) -> bool:
-        """Whether it is this one's."""
+        """Whether this user has it."""
         if self._who is None or self._who.credential != who.credential:
             return False
-        # Calls without a connection, and somebody who comes back, are known by their token.
+        # Calls without a connection, and a user who comes back, are known by their token.
         is_elsewhere = self._away_since is None and None not in (
             who.connection,
             self._who.connection,
@@ -47,27 +47,27 @@ class Keyboard:
         return not is_elsewhere or who.connection == self._who.connection
 
     def take(self, who: Typist, *, now: float, force: bool = False) -> None:
-        """Give it to somebody from now on. Raises `CallRefused` while another one has it."""
+        """Give it to a user. Raises `CallRefused` while another one has it."""
         if not force:
             self.check(who, now=now)
         self._who = who
         self._away_since = now if who.connection is None else None
 
     def check(self, who: Typist, *, now: float) -> None:
-        """Raise `CallRefused` while another one types."""
+        """Raise `CallRefused` while another user has it."""
         self.lapse(now=now)
         if self._who is not None and not self.is_held_by(who):
             raise CallRefused(
-                "CONFLICT", f"{self._who.name} types here: take the keyboard to type yourself."
+                "CONFLICT", f"{self._who.name} has the keyboard: take it to type yourself."
             )
 
     def used(self, who: Typist, *, now: float) -> None:
-        """Take that somebody has typed: without a connection, it is theirs a while longer."""
+        """Note that a user has typed: without a connection, they keep it for a while longer."""
         if self._who is not None and self._who.connection is None and self.is_held_by(who):
             self._away_since = now
 
     def left(self, connection: int, *, now: float, for_good: bool = False) -> None:
-        """Take that a connection is gone; `for_good` if its person has said so."""
+        """Note that a connection is gone; `for_good` if its user has said so."""
         if self._who is None or self._who.connection != connection:
             return
         self._away_since = now
@@ -75,7 +75,7 @@ class Keyboard:
             self._who = None
 
     def lapse(self, *, now: float) -> None:
-        """Have nobody type if whoever did has been away for too long."""
+        """Free it if its user has been away for too long."""
         is_away = self._away_since is not None and now - self._away_since >= AWAY_S
         if self._who is not None and is_away:
             self._who = None

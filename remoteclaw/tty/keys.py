@@ -109,8 +109,8 @@ def raw(values: Sequence[int]) -> bytes:
     keys = bytes(values)
     if _STOPS.search(keys):
         raise UnknownKey(
-            "Ctrl-Z and Ctrl-\\ aren't typed: they would stop the program, and nobody here could go"
-            " on with it."
+            "Ctrl-Z and Ctrl-\\ are refused: they would stop the program, and nothing here could"
+            " resume it."
         )
     return keys
 

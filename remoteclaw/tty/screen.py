@@ -81,7 +81,7 @@ class Screen:
         return self._heard.take()
 
     def resize(self, cols: int, rows: int) -> bytes:
-        """Change the size; lines are wrapped anew. Returns what the program has to be answered."""
+        """Change the size; lines are wrapped again. Returns what the program has to be answered."""
         check(self._lib.ghostty_terminal_resize(self._terminal, cols, rows, 8, 16))
         self._frames.resize(cols, rows)
         return self._heard.take()

@@ -19,7 +19,7 @@ class Tail:
         self._news = asyncio.Event()
 
     def put(self, offset: int, data: bytes) -> None:
-        """Take what was printed at an offset."""
+        """Add what was printed at an offset."""
         if offset != self.end:
             self._kept.clear()
         self._kept += data
@@ -28,7 +28,7 @@ class Tail:
         self._wake()
 
     def close(self) -> None:
-        """Take that nothing more will come."""
+        """End it: nothing more will come."""
         self.is_closed = True
         self._wake()
 

@@ -66,16 +66,16 @@ class Hearer(Protocol):
     """Who is told of what happens in a terminal; must not wait."""
 
     def drawn(self) -> None:
-        """Take that the screen may have changed."""
+        """The screen may have changed."""
 
     def changed(self) -> None:
-        """Take that something else has: the activity, the title, the conversation."""
+        """The activity, the title or the conversation has changed."""
 
     def rang(self) -> None:
-        """Take that the bell has rung."""
+        """The bell has rung."""
 
     def offered(self, text: str) -> None:
-        """Take what the program offers for the clipboard."""
+        """The program offers a text for the clipboard."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class Watching:
     """Set by whatever it prints and says, and whoever types."""
 
     async def restore(self) -> None:
-        """Have the screen as it is now, from what was kept and what was printed since."""
+        """Build the screen as it is now, from what was kept and what was printed since."""
         client = self.client
         kept = Kept.decode(client.picture) if client.picture else Kept()
         behind = max(client.picture_offset - client.output_offset, 0) if client.picture else 0
@@ -144,7 +144,7 @@ class Watching:
             await asyncio.wait(duties)
 
     async def leave(self) -> None:
-        """Let go of it; the program works on."""
+        """Detach; the program works on."""
         with contextlib.suppress(OSError):
             await self.keep()
         self.client.close()
@@ -200,7 +200,7 @@ class Watching:
         self._look()
 
     async def repaint(self) -> None:
-        """Have the program draw its screen anew, because ours can't be trusted."""
+        """Make the program draw its screen again, because ours can't be trusted."""
         cols, rows = self.client.cols, self.client.rows
         await self.client.resize(cols, rows - 1)
         await self.client.resize(cols, rows)

@@ -116,7 +116,7 @@ def test_read_only_sends_nothing_whatever_is_typed(gateway: FarGateway, home: Ho
         screen.type(b"".join(HOSTILE_INPUT))
         screen.type(bytes({*range(256)} - {0x1B, 0x1D}))
         screen.type("\x1b[F\x1b[200~pasted\x1b[201~\x1dcq")
-        screen.see("It was attached with --read-only.")
+        screen.see("You are attached with --read-only.")
 
         screen.type("\x1b[5~")
         screen.see("past 49\nnow")
@@ -192,7 +192,7 @@ def test_another_one_takes_the_keyboard_and_it_is_taken_back(
 @pytest.mark.parametrize(
     ("changes", "status", "words"),
     [
-        ({"state": "exited", "exit": 7}, 7, "The program has ended with 7."),
+        ({"state": "exited", "exit": 7}, 7, "The program has ended with status 7."),
         ({"state": "exited", "exit": 0}, 0, "The program has ended."),
         ({"state": "crashed", "reason": "it was killed"}, 1, "has ended: it was killed."),
         ({"state": "parked"}, 3, "goes on with: remoteclaw attach 5e555e55"),
@@ -291,7 +291,7 @@ def test_in_a_workspace_it_is_its_agent_s_and_begins_there(
 
 def test_what_keeps_it_from_attaching_is_one_sentence(home: Home) -> None:
     for arguments, more, words, code in (
-        ((), {}, "It needs a terminal;", 2),
+        ((), {}, "`attach` needs a terminal;", 2),
         ((), {"REMOTECLAW_HOLDER": "1:2:3"}, "This is a terminal of RemoteClaw already", 2),
         (("x", "--agent", "main"), {}, "Name a session or an agent, not both.", 2),
         (("--read-only", "--prompt", "hi"), {}, "--read-only opens nothing", 2),

@@ -136,8 +136,8 @@ async def test_what_may_not_be_opened_is_one_sentence(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "status", "why"),
     [
-        ("/SID/input", b"{", 400, "no JSON object"),
-        ("/SID/input", b"[]", 400, "no JSON object"),
+        ("/SID/input", b"{", 400, "not a JSON object"),
+        ("/SID/input", b"[]", 400, "not a JSON object"),
         ("/SID/input", {}, 400, "text"),
         ("/SID/input", {"text": "x" * (MOST_TEXT + 1)}, 413, "longer than 100000"),
         ("/SID/paste", {"text": "x" * (MOST_TEXT + 1)}, 413, "longer than 100000"),

@@ -53,7 +53,7 @@ async def test_two_watch_and_one_types(stack: Stack) -> None:
             await ben.until("You said hello.")
             assert (await ben.client.event("terminal.bell")) == {"sid": held.sid}
 
-            with pytest.raises(Refused, match="CONFLICT: the operator types here"):
+            with pytest.raises(Refused, match="CONFLICT: the operator has the keyboard"):
                 await ben.client.call("terminals.key", {"sid": held.sid, "key": "enter"})
             await ben.client.call("terminals.take", {"sid": held.sid, "force": True})
             with pytest.raises(Refused, match="CONFLICT"):
@@ -179,9 +179,7 @@ async def test_a_terminal_elsewhere_or_none_is_said(
             assert door.gateway is not None
             record = await stack.fleet.terminals.record(held.sid)
             assert record is not None
-            with pytest.raises(
-                Exception, match="It is open on elsewhere: that host's gateway alone"
-            ):
+            with pytest.raises(Exception, match="is open on elsewhere: only that host"):
                 await door.gateway.terminals.shown(record)
 
 
@@ -257,7 +255,7 @@ async def test_an_owner_takes_it_and_what_waits_is_answered(stack: Stack) -> Non
         async with watching(door, token, held.sid) as ada:
             await ada.client.call("terminals.input", {"sid": held.sid, "text": "work"})
             accepted = await write_in_chat(stack, held, "hello")
-            with pytest.raises(Refused, match="CONFLICT: It is not idle"):
+            with pytest.raises(Refused, match="CONFLICT: The terminal is not known to be idle"):
                 await ada.client.call("terminals.park", {"sid": held.sid})
             sent = await ada.client.call(
                 "chat.send",

@@ -83,8 +83,8 @@ MUTANTS = (
     ),
     Mutant(
         "a keyboard that is lost with the connection",
-        before="if not self.wants_keyboard:",
-        after="if not self.wants_keyboard or self.is_writer:",
+        before="while self.wants_keyboard:",
+        after="while self.wants_keyboard and not self.is_writer:",
         test="test_a_gateway_that_restarts_is_found_again",
     ),
     Mutant(

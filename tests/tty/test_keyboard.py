@@ -16,16 +16,16 @@ def test_one_types_and_another_is_told_who_it_is() -> None:
     keyboard.check(BEN, now=0)  # nobody types: a key needs no keyboard
     keyboard.take(ADA, now=0)
 
-    with pytest.raises(CallRefused, match="Ada types here: take the keyboard") as refused:
+    with pytest.raises(CallRefused, match="Ada has the keyboard: take it") as refused:
         keyboard.take(BEN, now=1000)
     assert refused.value.code == "CONFLICT"
-    with pytest.raises(CallRefused, match="Ada types here"):
+    with pytest.raises(CallRefused, match="Ada has the keyboard"):
         keyboard.check(ADA_AGAIN, now=1)  # a second window of hers is another one
     keyboard.check(ADA_BY_HTTP, now=1)
 
     keyboard.take(BEN, now=2, force=True)
     assert keyboard.name == "Ben"
-    with pytest.raises(CallRefused, match="Ben types here"):
+    with pytest.raises(CallRefused, match="Ben has the keyboard"):
         keyboard.check(ADA, now=2)
 
 
@@ -34,7 +34,7 @@ def test_who_is_gone_keeps_it_for_a_moment_and_finds_it_again() -> None:
     keyboard.take(ADA, now=0)
     keyboard.left(1, now=100)
 
-    with pytest.raises(CallRefused, match="Ada types here"):
+    with pytest.raises(CallRefused, match="Ada has the keyboard"):
         keyboard.take(BEN, now=100 + AWAY_S / 2)
     keyboard.take(ADA_AGAIN, now=100 + AWAY_S / 2)
     keyboard.left(1, now=101)  # the one that she has no more
@@ -51,6 +51,6 @@ def test_without_a_connection_it_is_held_by_typing() -> None:
     keyboard.take(ADA_BY_HTTP, now=0)
     keyboard.used(ADA_BY_HTTP, now=AWAY_S - 1)
 
-    with pytest.raises(CallRefused, match="Ada types here"):
+    with pytest.raises(CallRefused, match="Ada has the keyboard"):
         keyboard.check(BEN, now=AWAY_S + 1)
     keyboard.check(BEN, now=3 * AWAY_S)

@@ -113,7 +113,7 @@ class RestDoor:
         async def answer(request: Request) -> Response:
             operator = await self._operator(request)
             if request.method == "HEAD":
-                raise CallRefused("INVALID_REQUEST", "This streams: ask for it with GET.")
+                raise CallRefused("INVALID_REQUEST", "This path is a stream: use GET.")
             sid = await self._sid(operator, request) if "sid" in request.path_params else ""
             response: Response = await stream(request, operator, sid)
             return response
@@ -172,7 +172,7 @@ def _query(request: Request) -> dict[str, Any]:
     """Return the parameters of the address; those that are numbers, as numbers."""
     given = request.query_params.multi_items()
     if len({name for name, _ in given}) < len(given):
-        raise CallRefused("INVALID_REQUEST", "A parameter stands twice in the address.")
+        raise CallRefused("INVALID_REQUEST", "A parameter is in the address twice.")
     return {
         name: int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else value
         for name, value in given
@@ -191,7 +191,7 @@ async def _body(request: Request) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         params = None
     if not isinstance(params, dict):
-        raise CallRefused("INVALID_REQUEST", "The body is no JSON object.")
+        raise CallRefused("INVALID_REQUEST", "The body is not a JSON object.")
     if isinstance(text := params.get("text"), str) and len(text) > MOST_TEXT:
         raise TooLarge(f"The text is longer than {MOST_TEXT} characters.")
     return params

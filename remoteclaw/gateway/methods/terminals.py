@@ -31,10 +31,13 @@ __all__ = ["HANDLERS"]
 #: How the main conversation with an agent is called.
 MAIN = "main"
 BUSY = (
-    "It is not idle, as far as is known: what it does would be cut off. With force, it is ended "
-    "all the same."
+    "The terminal is not known to be idle: parking it would cut off its work. Use force to end it "
+    "anyway."
 )
-NOT_BEGUN = "It waits behind a turn: `sessions.stop` stops that turn, and what waits."
+NOT_BEGUN = (
+    "The terminal has not started: it waits behind a turn. `sessions.stop` stops that turn, and "
+    "what waits."
+)
 #: One sentence for an agent that there is not, one that the token is not for, and a place that is
 #: none: who asks learns of none of them which it was.
 NO_PLACE = (
@@ -47,7 +50,7 @@ GONE = (
 )
 #: When to come back to a host that has too much to do, in seconds.
 BUSY_S = 30.0
-NO_WORKER = "No worker is there that could open it: `remoteclaw worker` starts one."
+NO_WORKER = "No worker is running that could open it: start one with `remoteclaw worker`."
 
 
 async def _open(call: Call, params: contract.OpenTerminalParams) -> contract.OpenedTerminal:
@@ -312,7 +315,7 @@ async def _end(call: Call, params: contract.TerminalParams) -> contract.Terminal
 
 
 async def _ended(call: Call, record: TerminalRecord) -> contract.Terminal:
-    """Have a terminal ended by its host, which may be another one; it is told when it is."""
+    """Ask a terminal's host to end it, which tells its viewers when it is ended."""
     if record.is_open and not await call.fleet.terminals.stop(record.sid):
         raise CallRefused("CONFLICT", NOT_BEGUN)
     return terminal_of(record)
