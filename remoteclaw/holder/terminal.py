@@ -119,11 +119,14 @@ class TerminalHolder(Holder):
         """Serve the program and clients until it has to end."""
         try:
             while True:
-                self.wait()
-                self.drain()
-                self.reap()
-                self.accept()
-                if self.pump:
+                ready = self.wait()
+                if self.master in ready:
+                    self.drain()
+                if self.wake_read in ready:
+                    self.reap()
+                if self.listener.fileno() in ready:
+                    self.accept()
+                if self.pump and self.pump.client.sock.fileno() in ready:
                     self.serve()
                 for stranger in list(self.strangers):
                     self.meet(stranger)
@@ -134,7 +137,10 @@ class TerminalHolder(Holder):
             self.finish("asked")
 
     def wait(self):
-        """Sleep until something happens, a second at most."""
+        """Sleep until something happens, a second at most; return the descriptors where it has.
+
+        To try the others as well would take as long as a key.
+        """
         poll = select.poll()
         for readable in (self.wake_read, self.listener, *(peer.sock for peer in self.strangers)):
             poll.register(readable, select.POLLIN)
@@ -146,7 +152,8 @@ class TerminalHolder(Holder):
             poll.register(pump.client.sock, select.POLLOUT)
         if self.lifeline is not None:
             poll.register(self.lifeline, 0)  # POLLHUP is always reported
-        poll.poll(max(0.0, min(TICK_S, self.deadline - now())) * 1000 + 1)
+        found = poll.poll(max(0.0, min(TICK_S, self.deadline - now())) * 1000 + 1)
+        return {descriptor for descriptor, _ in found}
 
     def drain(self):
         """Read what the program has written."""

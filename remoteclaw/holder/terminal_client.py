@@ -16,6 +16,7 @@ from remoteclaw.holder.wire import (
     ANSWER_S,
     END_S,
     PROTOCOL,
+    READ_BYTES,
     Connection,
     LaunchFailed,
     start_holder,
@@ -88,6 +89,8 @@ class TerminalClient(Connection):
         self._out = bytearray()
         self._is_sent = asyncio.Event()
         self._last: Ended | Replaced | None = None
+        self._arrival: asyncio.Future[None] | None = None
+        self._is_watched = self._is_stuck = self._is_over = False
 
     # -- coming and going ----------------------------------------------------------------------
 
@@ -211,16 +214,18 @@ class TerminalClient(Connection):
         return True
 
     def _flush(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while self._out:
                 del self._out[: self._sock.send(self._out)]
         except BlockingIOError:
-            loop.add_writer(self._sock, self._flush)
+            asyncio.get_running_loop().add_writer(self._sock, self._flush)
+            self._is_stuck = True
             return
         except OSError:  # it is gone, as read() will say
             self._out.clear()
-        loop.remove_writer(self._sock)
+        if self._is_stuck:
+            asyncio.get_running_loop().remove_writer(self._sock)
+            self._is_stuck = False
         self._is_sent.set()
 
     async def _event(self) -> Output | Ended | Replaced | None:
@@ -248,6 +253,36 @@ class TerminalClient(Connection):
             return None
         self._buffer = rest[size:]
         return words, rest[:size]
+
+    async def _receive(self) -> None:
+        """Wait for more. The socket stays watched: to begin that anew costs more than a key."""
+        if self._is_over:
+            raise EOFError("the holder closed the connection")
+        loop = asyncio.get_running_loop()
+        if not self._is_watched:
+            loop.add_reader(self._sock, self._arrive)
+            self._is_watched = True
+        self._arrival = loop.create_future()
+        await self._arrival
+
+    def _arrive(self) -> None:
+        """Take what has come, but not much more than somebody waits for."""
+        try:
+            data = self._sock.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._buffer += data
+        self._is_over = not data
+        if self._is_over or len(self._buffer) > MESSAGE_BYTES:
+            self._is_watched = False
+            asyncio.get_running_loop().remove_reader(self._sock)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._arrival and not self._arrival.done():
+            self._arrival.set_result(None)
 
     async def _greeted(self, words: list[str]) -> bool:
         """Read what follows a HELLO; False if it is none of this mode and version."""
@@ -282,7 +317,10 @@ class TerminalClient(Connection):
     def _close(self) -> None:
         if self._sock.fileno() >= 0:
             with contextlib.suppress(RuntimeError):  # without a loop nothing is watched
+                asyncio.get_running_loop().remove_reader(self._sock)
                 asyncio.get_running_loop().remove_writer(self._sock)
+        self._is_over = True
+        self._wake()
         super()._close()
 
 

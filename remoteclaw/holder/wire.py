@@ -13,6 +13,7 @@ __all__ = [
     "ANSWER_S",
     "END_S",
     "PROTOCOL",
+    "READ_BYTES",
     "Connection",
     "LaunchFailed",
     "joined",
@@ -21,6 +22,8 @@ __all__ = [
 ]
 
 PROTOCOL = "1"
+#: The most that is read at once, in bytes: a buffer of more costs 50 µs, also for a single key.
+READ_BYTES = 65536
 #: The longest wait for an answer of the holder, in seconds: it takes milliseconds, unless the
 #: machine is out of memory or the process is stopped.
 ANSWER_S = 10.0
@@ -82,7 +85,7 @@ class Connection:
     async def _receive(self) -> None:
         await _readable(self._sock)
         data, descriptors, _flags, _address = socket.recv_fds(
-            self._sock, 262144, 3, socket.MSG_CMSG_CLOEXEC
+            self._sock, READ_BYTES, 3, socket.MSG_CMSG_CLOEXEC
         )
         if descriptors:
             self.descriptors = tuple(descriptors)
