@@ -1,20 +1,18 @@
-"""The emulator's library (libghostty), in the C that it speaks. The only import of pyghostty."""
+"""The emulated terminal: what the library is asked and told, in the C that it speaks."""
 
 import functools
-import importlib.util
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-from remoteclaw.errors import TerminalsOff
 from remoteclaw.tty.frames import TITLE, Style, plain
+from remoteclaw.tty.ghostty import check, library, new, type_of
 from remoteclaw.tty.replies import allowed
 
 __all__ = [
     "LOOKS",
     "Heard",
     "Kind",
-    "check",
     "clear",
     "configure",
     "decoded",
@@ -22,9 +20,7 @@ __all__ = [
     "free",
     "grid_reference",
     "keep_lines",
-    "library",
     "look",
-    "problem",
     "style",
     "title_of",
 ]
@@ -63,35 +59,6 @@ _PLAIN = Kind(0, False, False, False, None)
 _MOST_LOOKS = 50_000
 
 
-#: What a person is told where the library isn't.
-_OFF = (
-    "Terminals are off, because the emulator that reads their screens is not installed: run"
-    " scripts/setup, or pip install 'remoteclaw[terminals]'; it needs Linux with glibc on x86-64 or"
-    " aarch64."
-)
-
-
-@functools.cache
-def library() -> tuple[Any, Any]:
-    """Load the library, which takes 0.2 s and 10 MB. Raises `TerminalsOff`."""
-    try:
-        from pyghostty._ffi import ffi, lib
-    except (ImportError, OSError) as error:
-        raise TerminalsOff(_OFF) from error
-    return ffi, lib
-
-
-def problem() -> str | None:
-    """Return why there are no terminals on this machine, without loading anything."""
-    return None if importlib.util.find_spec("pyghostty") else _OFF
-
-
-def check(result: int) -> None:
-    """Raise if the library refuses a call of ours, which only a lack of memory explains."""
-    if result:
-        raise MemoryError(f"libghostty answered {result}")
-
-
 class Heard:
     """What the emulator reports while it is fed. It has no reference to the screen."""
 
@@ -123,7 +90,7 @@ class Heard:
 
 def configure(terminal: Any, scrollback: int, heard: Heard, *, is_restored: bool) -> list[Any]:
     """Set a terminal's limits and callbacks; return what has to live as long as it does."""
-    ffi, lib = library()
+    _, lib = library()
 
     def set_option(name: str, value: Any) -> None:
         option = getattr(lib, f"GHOSTTY_TERMINAL_OPT_{name}")
@@ -139,12 +106,12 @@ def configure(terminal: Any, scrollback: int, heard: Heard, *, is_restored: bool
         "APC_MAX_BYTES": UNKNOWN,
         "APC_MAX_BYTES_KITTY": UNKNOWN,
     }.items():
-        set_option(name, ffi.new("size_t*", limit))
-    set_option("KITTY_IMAGE_STORAGE_LIMIT", ffi.new("uint64_t*", 0))
+        set_option(name, new("size_t", limit))
+    set_option("KITTY_IMAGE_STORAGE_LIMIT", new("uint64_t", 0))
     for name, rgb in (("COLOR_FOREGROUND", FOREGROUND), ("COLOR_BACKGROUND", BACKGROUND)):
-        set_option(name, ffi.new("GhosttyColorRgb*", rgb))
+        set_option(name, new("GhosttyColorRgb", rgb))
     # As ghostty has it: an emoji of several code points is one character, as programs count it.
-    clusters = ffi.new("GhosttyTerminalModeConfig*", {"mode": 2027, "value": True})
+    clusters = new("GhosttyTerminalModeConfig", {"mode": 2027, "value": True})
     set_option("MODE_DEFAULT", clusters)
     if not is_restored:
         set_option("MODE", clusters)
@@ -187,20 +154,22 @@ def _callbacks(heard: Heard) -> dict[str, Any]:
         heard.answer(ffi.buffer(data, size)[:])
 
     return {
-        "WRITE_PTY": ffi.callback("GhosttyTerminalWritePtyFn", answer),
-        "UNKNOWN_SEQUENCE": ffi.callback("GhosttyTerminalUnknownSequenceFn", unknown),
-        "CLIPBOARD_WRITE": ffi.callback("GhosttyTerminalClipboardWriteFn", clipboard),
-        "TITLE_CHANGED": ffi.callback("GhosttyTerminalTitleChangedFn", title),
-        "BELL": ffi.callback("GhosttyTerminalBellFn", bell),
-        "DESKTOP_NOTIFICATION": ffi.callback("GhosttyTerminalDesktopNotificationFn", notification),
-        "PROGRESS_REPORT": ffi.callback("GhosttyTerminalProgressReportFn", progress),
+        "WRITE_PTY": ffi.callback(type_of("GhosttyTerminalWritePtyFn"), answer),
+        "UNKNOWN_SEQUENCE": ffi.callback(type_of("GhosttyTerminalUnknownSequenceFn"), unknown),
+        "CLIPBOARD_WRITE": ffi.callback(type_of("GhosttyTerminalClipboardWriteFn"), clipboard),
+        "TITLE_CHANGED": ffi.callback(type_of("GhosttyTerminalTitleChangedFn"), title),
+        "BELL": ffi.callback(type_of("GhosttyTerminalBellFn"), bell),
+        "DESKTOP_NOTIFICATION": ffi.callback(
+            type_of("GhosttyTerminalDesktopNotificationFn"), notification
+        ),
+        "PROGRESS_REPORT": ffi.callback(type_of("GhosttyTerminalProgressReportFn"), progress),
     }
 
 
 def title_of(terminal: Any) -> str:
     """Return a terminal's title, one line."""
     ffi, lib = library()
-    title = ffi.new("GhosttyString*")
+    title = new("GhosttyString")
     if lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_TITLE, title) or not title.len:
         return ""
     raw: bytes = ffi.buffer(title.ptr, title.len)[: 4 * TITLE]
@@ -225,10 +194,10 @@ def grid_reference() -> Any:
 
 def look(cell: int) -> Look:
     """Return what a cell's value says, and remember it."""
-    ffi, lib = library()
+    _, lib = library()
 
     def get(name: str, kind: str) -> Any:
-        value = ffi.new(f"{kind}*")
+        value = new(kind)
         check(lib.ghostty_cell_get(cell, getattr(lib, f"GHOSTTY_CELL_DATA_{name}"), value))
         return value[0]
 
@@ -285,7 +254,7 @@ def _hex(color: Any) -> str:
 def encoded(terminal: Any) -> bytes:
     """Return the library's own form of a terminal; empty if it can't be had just now."""
     ffi, lib = library()
-    data, size = ffi.new("uint8_t**"), ffi.new("size_t*")
+    data, size = new("uint8_t*"), new("size_t")
     if lib.ghostty_snapshot_encode_alloc(terminal, ffi.NULL, data, size):
         return b""
     try:
@@ -298,12 +267,12 @@ def encoded(terminal: Any) -> bytes:
 def decoded(raw: bytes) -> Any:
     """Return the terminal of `encoded()`. Raises `ValueError`."""
     ffi, lib = library()
-    decoder, terminal = ffi.new("GhosttySnapshotDecoder*"), ffi.new("GhosttyTerminal*")
+    decoder, terminal = new("GhosttySnapshotDecoder"), new("GhosttyTerminal")
     check(lib.ghostty_snapshot_decoder_new_buf(ffi.NULL, decoder, raw, len(raw)))
     try:
         for name, value in (
-            ("MAX_CONTINUATION_BYTES", ffi.new("size_t*", PENDING)),
-            ("RETAIN_CONTINUATION", ffi.new("bool*", True)),
+            ("MAX_CONTINUATION_BYTES", new("size_t", PENDING)),
+            ("RETAIN_CONTINUATION", new("bool", True)),
         ):
             option = getattr(lib, f"GHOSTTY_SNAPSHOT_DECODER_OPT_{name}")
             check(lib.ghostty_snapshot_decoder_set(decoder[0], option, value))
@@ -316,9 +285,9 @@ def decoded(raw: bytes) -> Any:
 
 def keep_lines(terminal: Any, lines: int) -> None:
     """Drop rows of the past."""
-    ffi, lib = library()
+    _, lib = library()
     option = lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_LINES
-    check(lib.ghostty_terminal_set(terminal, option, ffi.new("size_t*", lines)))
+    check(lib.ghostty_terminal_set(terminal, option, new("size_t", lines)))
 
 
 def clear(terminal: Any) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from remoteclaw.errors import RemoteClawError
-from remoteclaw.tty import emulator
 from remoteclaw.tty.frames import Modes
+from remoteclaw.tty.ghostty import check, library, new
 
 __all__ = ["NAMES", "UnknownKey", "encode", "modifies_other", "raw"]
 
@@ -125,16 +125,16 @@ _EVENT_TYPES = 2
 @functools.cache
 def _encoder() -> tuple[Any, Any]:
     """Return the encoder of keys, and the key press that it is asked for."""
-    ffi, lib = emulator.library()
-    encoder, event = ffi.new("GhosttyKeyEncoder*"), ffi.new("GhosttyKeyEvent*")
-    emulator.check(lib.ghostty_key_encoder_new(ffi.NULL, encoder))
-    emulator.check(lib.ghostty_key_event_new(ffi.NULL, event))
+    ffi, lib = library()
+    encoder, event = new("GhosttyKeyEncoder"), new("GhosttyKeyEvent")
+    check(lib.ghostty_key_encoder_new(ffi.NULL, encoder))
+    check(lib.ghostty_key_event_new(ffi.NULL, event))
     lib.ghostty_key_event_set_action(event[0], lib.GHOSTTY_KEY_ACTION_PRESS)
     return encoder[0], event[0]
 
 
 def _press_of(key: str, mods: int, text: str, unshifted: str) -> bytes:
-    ffi, lib = emulator.library()
+    ffi, lib = library()
     encoder, event = _encoder()
     utf8 = text.encode()
     lib.ghostty_key_event_set_key(event, getattr(lib, f"GHOSTTY_KEY_{key}"))
@@ -143,15 +143,15 @@ def _press_of(key: str, mods: int, text: str, unshifted: str) -> bytes:
     lib.ghostty_key_event_set_consumed_mods(event, mods & 1 if text else 0)
     lib.ghostty_key_event_set_utf8(event, utf8, len(utf8))
     lib.ghostty_key_event_set_unshifted_codepoint(event, ord(unshifted) if unshifted else 0)
-    buffer, size = ffi.new("char[]", 128), ffi.new("size_t*")
-    emulator.check(lib.ghostty_key_encoder_encode(encoder, event, buffer, 128, size))
+    buffer, size = new("char[128]"), new("size_t")
+    check(lib.ghostty_key_encoder_encode(encoder, event, buffer, 128, size))
     raw: bytes = ffi.buffer(buffer, size[0])[:]
     return raw
 
 
 def modifies_other(terminal: Any) -> bool:
     """Return whether modifyOtherKeys is 2, which the library shows in what it encodes alone."""
-    _, lib = emulator.library()
+    _, lib = library()
     encoder, _ = _encoder()
     lib.ghostty_key_encoder_setopt_from_terminal(encoder, terminal)
     _set_encoder("KITTY_FLAGS", "uint8_t", 0)
@@ -177,6 +177,6 @@ def _encoded(key: str, mods: int, text: str, unshifted: str, modes: Modes) -> by
 
 
 def _set_encoder(name: str, kind: str, value: int) -> None:
-    ffi, lib = emulator.library()
+    _, lib = library()
     option = getattr(lib, f"GHOSTTY_KEY_ENCODER_OPT_{name}")
-    lib.ghostty_key_encoder_setopt(_encoder()[0], option, ffi.new(f"{kind}*", value))
+    lib.ghostty_key_encoder_setopt(_encoder()[0], option, new(kind, value))

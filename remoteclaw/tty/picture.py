@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.tty import emulator
+from remoteclaw.tty.ghostty import library
 
 __all__ = ["PICTURE", "PictureUnreadable", "packed", "unpacked"]
 
@@ -40,7 +41,7 @@ def packed(terminal: Any) -> bytes:
         emulator.clear(copy)
         return _compressed(emulator.encoded(copy))
     finally:
-        emulator.library()[1].ghostty_terminal_free(copy)
+        library()[1].ghostty_terminal_free(copy)
 
 
 def unpacked(picture: bytes) -> Any:

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Self
 
 from remoteclaw.tty import emulator
-from remoteclaw.tty.emulator import Heard, Kind, check
+from remoteclaw.tty.emulator import Heard, Kind
 from remoteclaw.tty.frames import (
     CLUSTER,
-    LINK,
     Frame,
     Frames,
     Modes,
@@ -26,6 +25,7 @@ from remoteclaw.tty.frames import (
     plain,
     row_text,
 )
+from remoteclaw.tty.ghostty import check, library, new, type_of
 from remoteclaw.tty.keys import modifies_other
 from remoteclaw.tty.picture import PICTURE, PictureUnreadable, packed, unpacked
 
@@ -44,13 +44,13 @@ class Screen:
     """The state of one terminal. Not for more than one thread at a time."""
 
     def __init__(self, cols: int, rows: int, *, scrollback: int = 1000) -> None:
-        ffi, lib = emulator.library()
-        terminal = ffi.new("GhosttyTerminal*")
+        ffi, lib = library()
+        terminal = new("GhosttyTerminal")
         check(lib.ghostty_terminal_new(ffi.NULL, terminal, cols, rows))
         self._start(terminal[0], scrollback, is_restored=False)
 
     def _start(self, terminal: Any, scrollback: int, *, is_restored: bool) -> None:
-        ffi, lib = emulator.library()
+        ffi, lib = library()
         self._ffi, self._lib, self._terminal = ffi, lib, terminal
         self._clock: Callable[[], float] = time.monotonic
         self._held_since = 0.0
@@ -58,15 +58,15 @@ class Screen:
         self._callbacks = emulator.configure(
             terminal, scrollback, self._heard, is_restored=is_restored
         )
-        state = ffi.new("GhosttyRenderState*")
+        state = new("GhosttyRenderState")
         check(lib.ghostty_render_state_new(ffi.NULL, state))
-        rows = ffi.new("GhosttyRenderStateRowIterator*")
+        rows = new("GhosttyRenderStateRowIterator")
         check(lib.ghostty_render_state_row_iterator_new(ffi.NULL, rows))
         self._state, self._iterator = state[0], rows
         self._styles: dict[int, Styles] = {}
         # Places for answers that are asked for often.
-        self._points, self._count = ffi.new("uint32_t[]", 256), ffi.new("size_t*")
-        self._address = ffi.new("uint8_t[]", 2 * LINK)
+        self._points, self._count = new("uint32_t[256]"), new("size_t")
+        self._address = new("uint8_t[4000]")
         self._free = weakref.finalize(self, emulator.free, terminal, state[0], rows[0])
         self._frames = Frames(self._get("COLS"), self._get("ROWS"))
 
@@ -167,7 +167,7 @@ class Screen:
         check(lib.ghostty_render_state_get(self._state, key, self._iterator))
         rows: dict[int, list[Run]] = {}
         self._styles.clear()
-        row, cells = ffi.new("uint16_t*"), ffi.new("GhosttyCellsView*")
+        row, cells = new("uint16_t"), new("GhosttyCellsView")
         while lib.ghostty_render_state_row_iterator_next_dirty(self._iterator[0], row):
             raw = lib.GHOSTTY_RENDER_STATE_ROW_DATA_CELLS_RAW
             check(lib.ghostty_render_state_row_get(self._iterator[0], raw, cells))
@@ -177,8 +177,8 @@ class Screen:
         self._frames.change(rows, self._rest())
 
     def _rest(self) -> Frame:
-        cursor = self._ffi.new("GhosttyRenderStateCursor*")
-        cursor.size = self._ffi.sizeof("GhosttyRenderStateCursor")
+        cursor = new("GhosttyRenderStateCursor")
+        cursor.size = self._ffi.sizeof(type_of("GhosttyRenderStateCursor"))
         key = self._lib.GHOSTTY_RENDER_STATE_DATA_CURSOR
         check(self._lib.ghostty_render_state_get(self._state, key, cursor))
         return {
@@ -246,7 +246,7 @@ class Screen:
 
     def _styles_of(self, reference: Any) -> Styles:
         """Return the styles that are known of the page of a row, which numbers its own."""
-        page = int(self._ffi.cast("uintptr_t", reference.node))
+        page = int(self._ffi.cast(type_of("uintptr_t"), reference.node))
         return self._styles.setdefault(page, {})
 
     def _style(
@@ -256,8 +256,8 @@ class Screen:
         style: Style = {}
         blank = ""
         if kind.style:
-            raw = self._ffi.new("GhosttyStyle*")
-            raw.size = self._ffi.sizeof("GhosttyStyle")
+            raw = new("GhosttyStyle")
+            raw.size = self._ffi.sizeof(type_of("GhosttyStyle"))
             check(self._lib.ghostty_grid_ref_style(reference, raw))
             style = emulator.style(raw)
             if raw.invisible:
@@ -288,16 +288,16 @@ class Screen:
 
     def _reference(self, row: int, tag: str) -> Any:
         """Return a reference to the first cell of a row; it holds until something is fed."""
-        point = self._ffi.new("GhosttyPointS*")
+        point = new("GhosttyPointS")
         point.tag = getattr(self._lib, f"GHOSTTY_POINT_TAG_{tag}")
         point.value.x, point.value.y = 0, row
-        reference = self._ffi.new("GhosttyGridRef*")
-        reference.size = self._ffi.sizeof("GhosttyGridRef")
+        reference = new("GhosttyGridRef")
+        reference.size = self._ffi.sizeof(type_of("GhosttyGridRef"))
         check(emulator.grid_reference()(self._terminal, point[0], reference))
         return reference
 
     def _cells(self, reference: Any) -> Iterable[int]:
-        cell = self._ffi.new("GhosttyCell*")
+        cell = new("GhosttyCell")
         for column in range(self._frames.cols):
             reference.x = column
             if self._lib.ghostty_grid_ref_cell(reference, cell):
@@ -305,13 +305,13 @@ class Screen:
             yield cell[0]
 
     def _get(self, name: str, kind: str = "uint16_t") -> int:
-        value = self._ffi.new(f"{kind}*")
+        value = new(kind)
         key = getattr(self._lib, f"GHOSTTY_TERMINAL_DATA_{name}")
         check(self._lib.ghostty_terminal_get(self._terminal, key, value))
         return int(value[0])
 
     def _mode(self, number: int) -> bool:
-        config = self._ffi.new("GhosttyTerminalModeConfig*")
+        config = new("GhosttyTerminalModeConfig")
         config.mode = number
         key = self._lib.GHOSTTY_TERMINAL_DATA_MODE
         check(self._lib.ghostty_terminal_get(self._terminal, key, config))

@@ -18,7 +18,7 @@ from remoteclaw.fleet.replies import Unread
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.host.terminal import one_line
-from remoteclaw.tty import emulator
+from remoteclaw.tty import ghostty
 from remoteclaw.up.agents import (
     agent_problem,
     describe_agent,
@@ -63,7 +63,7 @@ async def examine() -> AsyncIterator[Finding]:
         yield Finding("hooks", problem is None, problem or "all can be imported")
     for name, agent in config.agents.items():
         yield _agent(home, name, agent)
-    yield Finding("terminals", True, emulator.problem() or "can be opened")
+    yield Finding("terminals", True, ghostty.problem() or "can be opened")
     pid = running_pid(home)
     if config.redis.url is None and pid is None:
         for finding in _not_running(home, config):

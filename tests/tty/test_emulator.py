@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from remoteclaw.tty import emulator
+from remoteclaw.tty import ghostty
 
 
 def python(code: str) -> str:
@@ -14,12 +14,12 @@ def python(code: str) -> str:
 def test_nothing_loads_it_before_there_is_a_screen() -> None:
     """It takes 0.2 s and 10 MB, which work-horses and commands are spared."""
     code = (
-        "import sys, remoteclaw.tty.screen, remoteclaw.tty.keys, remoteclaw.tty.emulator as e;"
+        "import sys, remoteclaw.tty.screen, remoteclaw.tty.keys, remoteclaw.tty.ghostty as e;"
         "e.problem(); print([name for name in ('pyghostty', 'cffi') if name in sys.modules])"
     )
 
     assert python(code) == "[]"
-    assert emulator.problem() is None
+    assert ghostty.problem() is None
 
 
 def test_without_it_terminals_are_off_in_one_sentence() -> None:
@@ -33,12 +33,12 @@ sys.meta_path.insert(0, Absent())
 import importlib.util
 importlib.util.find_spec = lambda name: None
 from remoteclaw.errors import TerminalsOff
-from remoteclaw.tty import emulator, keys
+from remoteclaw.tty import ghostty, keys
 from remoteclaw.tty.screen import Screen
 try:
     Screen(20, 5)
 except TerminalsOff as error:
-    assert str(error) == emulator.problem()
+    assert str(error) == ghostty.problem()
     print(error)
 """
 

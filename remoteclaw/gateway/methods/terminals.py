@@ -18,7 +18,7 @@ from remoteclaw.host.load import Overloaded, check_load
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.tasks.entries import message_between
 from remoteclaw.tools import terminals as contract
-from remoteclaw.tty import emulator, keys
+from remoteclaw.tty import ghostty, keys
 from remoteclaw.tty import input as typing
 from remoteclaw.tty.frames import Modes
 from remoteclaw.tty.input import PasteRefused
@@ -67,7 +67,7 @@ async def _open(call: Call, params: contract.OpenTerminalParams) -> contract.Ope
         (before,) = await call.terminals.resumable.look([before])
         if not before.resumable:
             raise CallRefused("GONE", GONE)
-    if not is_open and (problem := emulator.problem()):
+    if not is_open and (problem := ghostty.problem()):
         raise CallRefused("UNAVAILABLE", problem)
     if not is_open and not any(each.is_ours for each in await call.fleet.workers.list()):
         raise CallRefused("UNAVAILABLE", NO_WORKER)
