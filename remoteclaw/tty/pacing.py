@@ -62,7 +62,6 @@ class Viewers:
         """Send the whole screen, and what differs from now on."""
         if viewer not in self.all:
             self.all.append(viewer)
-        viewer.has = None
         self._send(viewer, self.screen.frame(None), now)
 
     def send(self, now: float) -> float | None:
@@ -91,7 +90,8 @@ class Viewers:
         return min(left, default=None)
 
     def _send(self, viewer: Viewer, frame: Frame | None, now: float) -> None:
-        viewer.has, viewer.behind_at = self.screen.revision, None
-        if frame is not None:
+        viewer.behind_at = None
+        if frame is not None:  # to ask the screen for its revision again would cost half a frame
+            viewer.has = frame["revision"]
             viewer.next_at = now + (TYPING_S if viewer.is_typing else WATCHING_S)
             viewer.send(frame)

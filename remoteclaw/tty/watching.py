@@ -122,7 +122,8 @@ class Watching:
             self.has_draft = False  # it is all here, and nobody has typed
         self._offset = client.output_offset + behind
         is_gap = client.output_offset > (client.picture_offset if client.picture else 0)
-        await self._take(client.output[behind:], is_past=True)
+        printed, client.output, client.picture = client.output[behind:], b"", b""
+        await self._take(printed, is_past=True)
         if is_gap:
             await self.repaint()
 
@@ -193,11 +194,12 @@ class Watching:
     def _heard(self, number: int, text: str) -> None:
         if number in self._said or len(self._said) < MOST_SAID:
             self._said[number] = text[:MOST_SAID_CHARS]
-        if number == TITLE:
+        if number == TITLE:  # some draw a wheel in it, all the time
             self.watch.title(text)
         else:
             self.watch.osc(number, text)
-        self._look()
+        if number != TITLE or self.watch.activity != self._activity:
+            self._look()
 
     async def repaint(self) -> None:
         """Make the program draw its screen again, because ours can't be trusted."""

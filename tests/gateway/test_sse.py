@@ -323,8 +323,11 @@ async def test_raw_output_goes_on_where_it_was(
             assert (await stream.ended())[-1].name == "ended"
 
 
-def test_a_tail_keeps_the_newest_output() -> None:
+def test_a_tail_keeps_the_newest_output_once_somebody_follows() -> None:
     tail = Tail()
+    tail.put(0, b"a" * 100)
+    assert tail.since(0) is None, "nobody has asked for it"
+    assert tail.since(100) == b""
     tail.put(100, b"a" * MOST)
     assert tail.since(100) == b"a" * MOST
     tail.put(100 + MOST, b"bc")

@@ -28,8 +28,26 @@ MUTANTS = (
         test="test_a_gateway_knows_what_the_one_before_knew",
     ),
     Mutant(
+        "a wheel in a title of which all are told, and Redis",
+        before="if number != TITLE or self.watch.activity != self._activity:",
+        after="if True:",
+        test="test_a_wheel_that_turns_in_a_title_is_no_news",
+    ),
+    Mutant(
+        "a screen that is read anew for each viewer",
+        before='viewer.has = frame["revision"]',
+        after="viewer.has = self.screen.revision",
+        test="test_many_who_see_the_same_cost_one_look_and_one_frame",
+    ),
+    Mutant(
+        "raw output that is kept for nobody",
+        before="if self._is_followed:\n    self._kept",
+        after="if True:\n    self._kept",
+        test="test_a_tail_keeps_the_newest_output_once_somebody_follows",
+    ),
+    Mutant(
         "output that is lost between two gateways",
-        before="await self._take(client.output[behind:], is_past=True)",
+        before="await self._take(printed, is_past=True)",
         after="pass",
         test="test_a_gateway_that_is_killed_is_followed_by_one_that_shows_the_same",
     ),

@@ -11,12 +11,21 @@ from remoteclaw.tty.pacing import GATHER_S, TYPING_S, WATCHING_S, Viewer, Viewer
 class Counter:
     """A screen of one number, which counts what it is asked."""
 
-    revision = 0
-    asked = 0
+    asked = looked = 0
+    _revision = 0
+
+    @property
+    def revision(self) -> int:
+        self.looked += 1
+        return self._revision
+
+    @revision.setter
+    def revision(self, revision: int) -> None:
+        self._revision = revision
 
     def frame(self, since: int | None) -> dict[str, Any] | None:
         self.asked += 1
-        return None if since == self.revision else {"since": since, "revision": self.revision}
+        return None if since == self._revision else {"since": since, "revision": self._revision}
 
 
 def test_a_flood_is_a_few_frames_and_ends_with_the_last_screen() -> None:
@@ -75,3 +84,17 @@ def test_who_reads_slowly_is_left_out_and_gets_what_differs_later() -> None:
     viewers.send(20.0)
 
     assert frames[1:] == [{"since": 0, "revision": 5}]
+
+
+def test_many_who_see_the_same_cost_one_look_and_one_frame() -> None:
+    screen = Counter()
+    viewers = Viewers(screen)
+    seen: list[dict[str, Any]] = []
+    for _ in range(50):
+        viewers.join(Viewer(seen.append, is_typing=True), 0.0)
+    screen.asked = screen.looked = 0
+
+    screen._revision = 1
+    viewers.send(10.0)
+
+    assert (len(seen), screen.asked, screen.looked) == (100, 1, 1)
