@@ -5,13 +5,11 @@ import asyncio
 import contextlib
 import json
 import os
-import statistics
 import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from remoteclaw.config.home import Home
@@ -25,7 +23,9 @@ from tests.bench.floors import ECHO_AGENT, BareClaude, BareConsumer, one_shot, o
 from tests.bench.gateway import bench_doors
 from tests.bench.load import Figure, bench_load
 from tests.bench.page import bench_page
+from tests.bench.rows import Row, table
 from tests.bench.start import bench_start
+from tests.bench.terminals import bench_terminals
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.doors import gateway_process
 from tests.support.processes import marked_processes, proportional_mb
@@ -35,36 +35,6 @@ Measure = Callable[[], Awaitable[float]]
 
 #: First words are as quick as an answer that comes at once, if nothing holds them back.
 WHOLE = "our whole answer, at once"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One number and its floor, in seconds."""
-
-    name: str
-    floor_name: str
-    ours: list[float]
-    floor: list[float]
-    goal: str
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "name": self.name,
-            "ours_ms": round(statistics.median(self.ours) * 1000, 3),
-            "ours_p95_ms": round(p95(self.ours) * 1000, 3),
-            "floor": self.floor_name,
-            "floor_ms": round(statistics.median(self.floor) * 1000, 3),
-            "ratio": round(statistics.median(self.ours) / statistics.median(self.floor), 2),
-            "added_ms": round(
-                (statistics.median(self.ours) - statistics.median(self.floor)) * 1000, 3
-            ),
-            "goal": self.goal,
-            "rounds": len(self.ours),
-        }
-
-
-def p95(values: list[float]) -> float:
-    return sorted(values)[max(0, round(len(values) * 0.95) - 1)]
 
 
 async def interleaved(
@@ -234,17 +204,6 @@ async def worker(stack: Stack) -> None:
     await stack.start_worker()
 
 
-def table(rows: list[Row]) -> str:
-    lines = [f"{'':34} {'ours':>9} {'p95':>9} {'floor':>9} {'ratio':>6} {'added':>9}  goal"]
-    lines += [
-        f"{row['name']:34} {row['ours_ms']:>6} ms {row['ours_p95_ms']:>6} ms "
-        f"{row['floor_ms']:>6} ms {row['ratio']:>6} {row['added_ms']:>6} ms  {row['goal']}"
-        f" ({row['floor']})"
-        for row in (row.as_json() for row in rows)
-    ]
-    return "\n".join(lines)
-
-
 async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
     with contextlib.ExitStack() as exits:
         directory = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="rc-")))
@@ -265,6 +224,8 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             rows += [Row(*pairs) for pairs in asks]
             page, tabs = await bench_page(stack, rounds)
             rows += [Row(*pairs) for pairs in page]
+            shown, sizes = await bench_terminals(stack, directory, rounds)
+            rows += shown
             if program := find_cli("claude"):
                 model = exits.enter_context(ModelServerProcess.running(directory))
                 claude = AgentCli("claude", program, model)
@@ -275,7 +236,7 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")
             figures = await bench_load(stack, claude, sessions=sessions) if sessions else []
-            figures += [idle, *memory, *lapsing, *tabs]
+            figures += [idle, *memory, *lapsing, *tabs, *sizes]
             for name in ("codex", "gemini", "opencode"):
                 if (program := find_cli(name)) and claude:
                     cli = AgentCli(name, program, claude.model)
@@ -300,7 +261,7 @@ def main() -> None:
     rows, figures = asyncio.run(run(arguments.rounds, sessions=arguments.sessions))
     sys.stdout.write(table(rows) + "\n\n")
     for figure in figures:
-        sys.stdout.write(f"{figure.name:44} {figure.value:>12,.1f} {figure.unit:9} {figure.goal}\n")
+        sys.stdout.write(f"{figure.line()}\n")
     if arguments.json:
         everything = [row.as_json() for row in rows] + [figure.as_json() for figure in figures]
         arguments.json.write_text(json.dumps(everything, indent=2) + "\n")

@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from tests.support.doors import Door, RpcClient, calling, gateway_process
 from tests.support.stack import Stack
 
-__all__ = ["Pairs", "bench_doors", "by_turns"]
+__all__ = ["Pairs", "bench_doors", "by_turns", "echoed", "echoing"]
 
 #: How many clients ask at once.
 CLIENTS = 200
@@ -63,12 +63,17 @@ async def bench_doors(stack: Stack, rounds: int) -> list[Pairs]:
 
 
 async def by_turns(
-    ours: Callable[[], Awaitable[None]], floor: Callable[[], Awaitable[None]], rounds: int
+    ours: Callable[[], Awaitable[None]],
+    floor: Callable[[], Awaitable[None]],
+    rounds: int,
+    *,
+    pause_s: float = 0.0,
 ) -> tuple[list[float], list[float]]:
-    """Measure both by turns, in seconds; the first ones don't count."""
+    """Measure both by turns, in seconds, with pauses between; the first ones don't count."""
     measured: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds + 5):
         for side, one in zip(measured, (ours, floor), strict=True):
+            await asyncio.sleep(pause_s)
             started = time.perf_counter()
             await one()
             if number >= 5:

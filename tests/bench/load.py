@@ -39,6 +39,10 @@ class Figure:
     unit: str
     goal: str
 
+    def line(self) -> str:
+        """Return it as text."""
+        return f"{self.name:44} {self.value:>12,.2f} {self.unit:9} {self.goal}"
+
     def as_json(self) -> dict[str, object]:
         """Return it for a file."""
         return {"name": self.name, "value": round(self.value, 3), "unit": self.unit} | {

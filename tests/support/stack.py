@@ -147,9 +147,12 @@ class Stack:
         sessions: dict[str, Any] | None = None,
         approvals: dict[str, Any] | None = None,
         terminals: dict[str, Any] | None = None,
+        agents: dict[str, Any] | None = None,
         **fleet: Any,
     ) -> None:
         """Write the configuration; workers that are started later read it.
+
+        `agents` are those beside `main`.
 
         Unless `queue` says otherwise, each message gets a turn of its own, at once; unless
         `channels` does, alice is the owner of the channel `test`.
@@ -164,7 +167,7 @@ class Stack:
             "approvals": approvals or {},
             "terminals": {"max_load": 0, "min_memory_mb": 0, **(terminals or {})},
             "queue": queue or {"mode": "followup", "debounce_ms": 0, "cap": 0},
-            "agents": {"main": agent or self.agent},
+            "agents": {"main": agent or self.agent, **(agents or {})},
         }
         self.lease_s = tree["fleet"]["lease_s"]
         self.home.config_file.write_text(tomlkit.dumps(tree))

@@ -1,0 +1,73 @@
+"""A program in a pseudo-terminal with nothing around it, and one in tmux."""
+
+import contextlib
+import os
+import pty
+import select
+import shlex
+import signal
+import subprocess
+import termios
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.support.waiting import HANG_S
+
+__all__ = ["SIZE", "Bare", "in_tmux"]
+
+#: Columns and rows.
+SIZE = (120, 32)
+
+
+class Bare:
+    """Our end of a pseudo-terminal."""
+
+    def __init__(self, master: int) -> None:
+        self._master = master
+
+    @classmethod
+    @contextlib.contextmanager
+    def running(cls, program: Sequence[str]) -> Iterator["Bare"]:
+        """Have a program run in one; it is killed at the end."""
+        pid, master = pty.fork()
+        if pid == 0:
+            os.environ["TERM"] = "xterm-256color"
+            termios.tcsetwinsize(0, SIZE[::-1])
+            os.execvp(program[0], list(program))
+        try:
+            yield cls(master)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(master)
+
+    def type(self, data: bytes) -> None:
+        """Type something."""
+        os.write(self._master, data)
+
+    def until(self, wanted: bytes) -> bytes:
+        """Read until something is written; return the end of all that was."""
+        seen = b""
+        while wanted not in seen:
+            assert select.select([self._master], [], [], HANG_S)[0], seen
+            seen = seen[-200:] + os.read(self._master, 65536)
+        return seen
+
+    def forget(self) -> None:
+        """Read what has been written."""
+        while select.select([self._master], [], [], 0)[0]:
+            os.read(self._master, 65536)
+
+
+@contextlib.contextmanager
+def in_tmux(program: Sequence[str], directory: Path) -> Iterator[Bare]:
+    """Have a program run in tmux, to which we are attached."""
+    tmux = ["tmux", "-S", str(directory / "tmux"), "-f", os.devnull]
+    size = ["-x", str(SIZE[0]), "-y", str(SIZE[1])]
+    begin = ["new-session", "-d", *size, shlex.join(program)]
+    subprocess.run([*tmux, *begin, ";", "set", "-g", "status", "off"], check=True)
+    try:
+        with Bare.running([*tmux, "attach"]) as bare:
+            yield bare
+    finally:
+        subprocess.run([*tmux, "kill-server"], check=True)

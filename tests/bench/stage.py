@@ -1,0 +1,148 @@
+"""A stage for terminals: workers, a gateway, holders, and the program `played` in them."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from remoteclaw.fleet.terminals import Held
+from remoteclaw.tty.holding import end
+from tests.bench.load import workers
+from tests.bench.played import play
+from tests.support.command import Process
+from tests.support.doors import Door, RpcClient, gateway_process, own_token
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+__all__ = [
+    "RECORDINGS",
+    "Stage",
+    "becomes",
+    "cpu_s",
+    "descriptors",
+    "played",
+    "resident_mb",
+    "shows",
+]
+
+RECORDINGS = sorted((Path(__file__).parents[1] / "tty" / "recordings").glob("*.raw"))
+#: No limit gets into the way.
+PLENTY = {"max": 64, "max_per_person": 64, "opens_per_minute": 600}
+
+
+class Stage:
+    """Where terminals are opened and looked at."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.token = own_token(stack)
+        self.door: Door
+        self.process: Process
+        self._gateway = contextlib.AsyncExitStack()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def set(
+        cls,
+        stack: Stack,
+        agent: dict[str, Any],
+        *,
+        count: int = 2,
+        agents: Mapping[str, Any] | None = None,
+        **terminals: Any,
+    ) -> AsyncIterator["Stage"]:
+        """Have workers and a gateway for an agent, and others; all terminals end with it."""
+        limits = {**PLENTY, **terminals}
+        await workers(stack, count, agent, agents=agents, terminals=limits, lease_s=30)
+        stage = cls(stack)
+        sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+        try:
+            await stage.begin()
+            yield stage
+        finally:
+            for held in await stage.held():
+                await end(held, interrupt=False)
+            await stage.kill()
+            sweeping.cancel()
+            await asyncio.wait([sweeping])
+
+    async def begin(self) -> None:
+        """Have a gateway, which says where it is."""
+        self.door, self.process = await self._gateway.enter_async_context(
+            gateway_process(self.stack)
+        )
+
+    async def kill(self) -> None:
+        """End the gateway with SIGKILL."""
+        await self._gateway.aclose()
+
+    async def held(self) -> Sequence[Held]:
+        """Return the terminals that are held."""
+        return await self.stack.fleet.terminals.held(self.stack.home.host_id)
+
+    async def holder(self, sid: str) -> int:
+        """Return the process id of a terminal's holder."""
+        held = next(each for each in await self.held() if each.sid == sid)
+        return int(held.holder.split()[1])
+
+    async def open(self, client: RpcClient, name: str = "main", agent: str = "main") -> str:
+        """Open a terminal, and wait until it is idle."""
+        about = {"agent": agent, "name": name, "cols": 120, "rows": 32}
+        sid = str((await client.call("terminals.open", about))["terminal"]["sid"])
+        await becomes(client, sid)
+        return sid
+
+
+async def becomes(client: RpcClient, sid: str, activity: str = "idle") -> dict[str, Any]:
+    """Wait until a terminal is live and its program says this of itself."""
+
+    async def told() -> dict[str, Any] | None:
+        terminal: dict[str, Any] = await client.call("terminals.get", {"sid": sid})
+        assert terminal["state"] in ("starting", "live"), terminal
+        is_it = (terminal["state"], terminal["activity"]) == ("live", activity)
+        return terminal if is_it else None
+
+    found: dict[str, Any] = await eventually(told)
+    return found
+
+
+async def shows(client: RpcClient, sid: str, text: str) -> str:
+    """Wait until a terminal shows a text; return all that it shows."""
+
+    async def is_shown() -> str | None:
+        screen: str = (await client.call("terminals.screen", {"sid": sid}))["text"]
+        return screen if text in screen else None
+
+    return str(await eventually(is_shown))
+
+
+def played(recording: Path = RECORDINGS[0]) -> dict[str, Any]:
+    """Return an agent whose program in terminals plays."""
+    path = str(Path(play.__code__.co_filename))
+    return {"runtime": "codex", "command": [sys.executable, path, str(recording)]}
+
+
+def cpu_s(pid: int) -> float:
+    """Return the processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def resident_mb(pid: int) -> float:
+    """Return the memory of a process that is its own."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return (
+        sum(
+            int(line.split()[1])
+            for line in text.splitlines()
+            if line.startswith(("Private_Clean", "Private_Dirty"))
+        )
+        / 1024
+    )
+
+
+def descriptors(pid: int) -> int:
+    """Return how many files a process has open."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))

@@ -1,0 +1,100 @@
+"""What many who watch a busy terminal cost the gateway, and how soon one more sees it."""
+
+import asyncio
+import statistics
+import time
+
+from websockets.asyncio.client import connect
+
+from tests.bench.gateway import Pairs, by_turns, echoed, echoing
+from tests.bench.load import Figure
+from tests.bench.stage import RECORDINGS, Stage, cpu_s, played, shows
+from tests.bench.viewers import viewing
+from tests.support.doors import RpcClient
+from tests.support.stack import Stack
+
+__all__ = ["bench_crowd", "bench_joining"]
+
+VIEWERS = 50
+#: How long the gateway's processor time is counted at once, in seconds.
+COUNTED_S = 4.0
+PLAY, FILL = 0x10, 0x06
+
+
+async def bench_crowd(stack: Stack, rounds: int) -> list[Figure]:
+    """Count what the gateway needs for a program that draws 20 times a second."""
+    agents = {file.stem: played(file) for file in RECORDINGS}
+    figures = []
+    async with (
+        Stage.set(stack, played(), agents=agents) as stage,
+        stage.door.connected(stage.token) as client,
+    ):
+        for name in agents:
+            sid = await stage.open(client, agent=name)
+            async with viewing(stage.door, stage.token, sid, VIEWERS):
+                idle = await _load(stage, 1)
+                await client.call("terminals.key", {"sid": sid, "bytes": PLAY})
+                busy = await _load(stage, max(1, rounds // 10))
+            unseen = await _load(stage, 1)
+            await client.call("terminals.end", {"sid": sid})
+            figures += [
+                Figure(f"{name} to {VIEWERS}: the gateway", busy, "% core", "≤ 5"),
+                Figure(f"{name}, nobody watches: the gateway", unseen, "% core", ""),
+                Figure(f"{name}, idle, {VIEWERS} watch: the gateway", idle, "% core", ""),
+            ]
+    return figures
+
+
+async def _load(stage: Stage, rounds: int) -> float:
+    """Return how much of a core the gateway needs now, in per cent."""
+    found = []
+    for _ in range(rounds):
+        used, started = cpu_s(stage.process.pid), time.perf_counter()
+        await asyncio.sleep(COUNTED_S)
+        spent = cpu_s(stage.process.pid) - used
+        found.append(100 * spent / (time.perf_counter() - started))
+    return statistics.median(found)
+
+
+async def bench_joining(stack: Stack, rounds: int) -> list[Pairs]:
+    """Measure the way to the picture: for somebody new, and behind a gateway that was killed."""
+    async with (
+        Stage.set(stack, played()) as stage,
+        echoing() as echo,
+    ):
+        async with stage.door.connected(stage.token) as client:
+            sid = await stage.open(client)
+            await client.call("terminals.key", {"sid": sid, "bytes": FILL})
+            shown = await shows(client, sid, "FILLED")
+
+        async def bare() -> None:
+            async with connect(f"ws://{echo}/ws") as socket:
+                await echoed(socket)
+
+        async def join() -> None:
+            async with stage.door.connected(stage.token) as client:
+                await _seen(client, sid, shown)
+
+        joining = await by_turns(join, bare, rounds * 2)
+        back: tuple[list[float], list[float]] = ([], [])
+        for _ in range(max(3, rounds // 6)):
+            await stage.kill()
+            await stage.begin()
+            for side, one in zip(back, (join, bare), strict=True):
+                started = time.perf_counter()
+                await one()
+                side.append(time.perf_counter() - started)
+    floor = "WebSocket connected, one echo"
+    return [
+        ("joins, until the picture", floor, *joining, "≤ 30 ms"),
+        ("gateway killed: ready, until it", floor, *back, "≤ 1 s"),
+    ]
+
+
+async def _seen(client: RpcClient, sid: str, text: str) -> None:
+    """Watch a terminal until it shows exactly this."""
+    lines: dict[str, str] = {}
+    await client.call("terminals.watch", {"sid": sid})
+    while "\n".join(lines.get(str(row), "") for row in range(32)).rstrip() != text.rstrip():
+        rows = (await client.event("terminal.screen"))["lines"].items()
+        lines |= {row: "".join(run[0] for run in runs).rstrip() for row, runs in rows}

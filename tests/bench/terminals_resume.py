@@ -1,0 +1,139 @@
+"""How soon a parked terminal is live again, beside the bare CLI that resumes the same conversation.
+
+Both are there once the CLI has said so itself.
+"""
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from remoteclaw.config.home import private_directory
+from remoteclaw.protocols import AgentSpec
+from remoteclaw.runtimes import create_cli_runtime
+from tests.bench.gateway import Pairs
+from tests.bench.stage import Stage, becomes, shows
+from tests.support.agents import AgentCli
+from tests.support.doors import RpcClient
+from tests.support.stack import Stack
+from tests.support.terminals import used_before
+from tests.support.tty import Tty
+from tests.support.waiting import eventually
+
+__all__ = ["bench_resume", "parked", "used"]
+
+#: How many are resumed at once.
+AT_ONCE = 5
+
+
+async def bench_resume(stack: Stack, cli: AgentCli, directory: Path, rounds: int) -> list[Pairs]:
+    """Measure one, and some at once."""
+    agent, env = used(cli, directory)
+    async with (
+        Stage.set(stack, agent, count=4) as stage,
+        stage.door.connected(stage.token) as client,
+    ):
+        found = [await _begun(stage, client, f"t{number}") for number in range(AT_ONCE)]
+
+        async def ours(count: int) -> None:
+            await asyncio.gather(*(_live(stage, sid) for sid, _ in found[:count]))
+
+        async def bare(count: int) -> None:
+            starts = (_bare(cli, env, directory, known) for _, known in found[:count])
+            await asyncio.gather(*starts)
+
+        async def park() -> None:
+            for sid, _ in found:
+                await parked(client, sid)
+
+        one = await _measured(ours, bare, park, 1, max(3, rounds // 4))
+        some = await _measured(ours, bare, park, AT_ONCE, max(2, rounds // 10))
+    floor = f"bare {cli.name}, the same"
+    return [
+        (f"{cli.name}, resumed until live", floor, *one, "≤ 1.2 ×"),
+        (f"{cli.name}, {AT_ONCE} at once, all", floor, *some, "≤ 1.2 ×"),
+    ]
+
+
+def used(cli: AgentCli, directory: Path) -> tuple[dict[str, object], dict[str, str]]:
+    """Return an agent with a CLI that has been used before, and that CLI's environment."""
+    workspace = directory / "workspace"
+    workspace.mkdir(exist_ok=True)
+    env = used_before(cli, directory / "user", workspace)
+    agent = cli.config(workspace=str(workspace), env=env, trust_workspace=True)
+    whole = {**create_cli_runtime(cli.name).environment(os.environ), **env}
+    return agent, whole
+
+
+async def parked(client: RpcClient, sid: str) -> None:
+    """Park a terminal if it is open, and wait until it has ended."""
+
+    async def is_over() -> bool:
+        state: str = (await client.call("terminals.get", {"sid": sid}))["state"]
+        return state not in ("starting", "live")
+
+    if not await is_over():
+        await client.call("terminals.park", {"sid": sid, "force": True})
+        await eventually(is_over)
+
+
+async def _begun(stage: Stage, client: RpcClient, name: str) -> tuple[str, str]:
+    """Have a conversation with something in it, parked; return session and conversation."""
+    sid = await stage.open(client, name)
+    await client.call("terminals.input", {"sid": sid, "text": "SAY:plum"})
+    await shows(client, sid, "plum")
+    conversation = (await becomes(client, sid))["conversation"]
+    assert conversation, "it has one, now that something was said"
+    await parked(client, sid)
+    return sid, str(conversation)
+
+
+async def _live(stage: Stage, sid: str) -> None:
+    """Resume a terminal, and wait until it is told to be live."""
+    async with stage.door.connected(stage.token) as client:
+        about = {"session": sid, "cols": 120, "rows": 32}
+        opened = await client.call("terminals.open", about)
+        assert opened["created"], opened
+        state = (await client.call("terminals.watch", {"sid": sid}))["state"]
+        while state == "starting":
+            state = (await client.event("terminal.state"))["state"]
+        assert state == "live", state
+
+
+async def _bare(cli: AgentCli, env: dict[str, str], directory: Path, conversation: str) -> None:
+    """Start a CLI with a conversation, and wait until it is ready."""
+    program = create_cli_runtime(cli.name).terminal
+    assert program is not None
+    workspace = str(directory / "workspace")
+    spec = AgentSpec(
+        cli.name, cli.command, workspace, env, model=cli.model_name, trust_workspace=True
+    )
+    run_dir = private_directory(directory / uuid.uuid4().hex)
+    launch = program.launch(spec, session_id=conversation, prompt="", run_dir=run_dir)
+    places = program.places(env)
+    watch = program.watch(
+        run_dir=run_dir, workspace=workspace, env=places, conversation=conversation
+    )
+    async with Tty.running(launch, watch):
+        await eventually(lambda: watch.is_ready)
+
+
+async def _measured(
+    ours: Callable[[int], Awaitable[None]],
+    bare: Callable[[int], Awaitable[None]],
+    park: Callable[[], Awaitable[None]],
+    count: int,
+    rounds: int,
+) -> tuple[list[float], list[float]]:
+    """Measure both by turns, in seconds, with all parked before each."""
+    measured: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds + 1):
+        for side, one in zip(measured, (ours, bare), strict=True):
+            await park()
+            started = time.perf_counter()
+            await one(count)
+            if number:
+                side.append(time.perf_counter() - started)
+    return measured
