@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "an answer of the terminal that is typed twice",
+        before="if answers and not is_past:\nawait self.client.write(answers)",
+        after="if answers and not is_past:\n    await self.client.write(answers + answers)",
+        test="test_fifty_see_the_same_and_only_what_was_typed",
+    ),
+    Mutant(
         "a terminal that is taken from who watches",
         before='if standing.activity != "idle" or standing.viewers or standing.has_draft:',
         after='if standing.activity != "idle" or standing.has_draft:',
