@@ -138,6 +138,8 @@ async def test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_
             with pytest.raises(Refused, match="CONFLICT: The program is not idle"):
                 await ada.client.call("terminals.input", {**about, "text": "no"})
             await ada.client.call("terminals.paste", {**about, "text": "no\nno\n"})
+            with pytest.raises(Refused, match=r"CONFLICT: .*press the key itself"):
+                await ada.client.call("terminals.paste", {**about, "text": "\u200b1"})
             told = await ada.client.call("terminals.get", about)
             assert (told["activity"], told["waitingFor"]) == (
                 "waiting",
@@ -146,6 +148,9 @@ async def test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_
             assert "The tool ran." not in ada.text
             await ada.client.call("terminals.key", {**about, "key": "enter"})
             await ada.until("The tool ran.")
+            await ready(door, held)
+            with pytest.raises(Refused, match="CONFLICT: Something else was typed"):
+                await ada.client.call("terminals.input", {**about, "text": "hello"})
 
 
 async def test_fifty_watch_a_flood_and_end_with_the_same_rows(stack: Stack) -> None:

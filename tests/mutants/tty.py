@@ -214,6 +214,18 @@ MUTANTS = (
         test="test_a_message_waits_for_who_watches_and_then_takes_the_turn",
     ),
     Mutant(
+        "a paste into a dialog that is sent with the next text",
+        before="self.has_draft = self._is_pasted",
+        after="self.has_draft = False",
+        test="test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_dialog",
+    ),
+    Mutant(
+        "a pasted sign that answers a dialog",
+        before='if self.watch.activity == "waiting" and len(typing.cleaned(text)) == 1:',
+        after="if False:",
+        test="test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_dialog",
+    ),
+    Mutant(
         "an Enter for a dialog that was there meanwhile",
         before="return (self.waits, self._typed) != (waits, typed) or",
         after="return self._typed != typed and",
