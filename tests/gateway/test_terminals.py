@@ -11,7 +11,7 @@ import pytest
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.terminals import Held
+from remoteclaw.fleet.terminal_state import Held
 from remoteclaw.holder.terminal_client import ENDED, Output, TerminalClient
 from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.tty.holding import forget_old

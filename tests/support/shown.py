@@ -16,7 +16,8 @@ from pathlib import Path
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.config.home import private_directory
 from remoteclaw.config.load import load_config
-from remoteclaw.fleet.terminals import Held, Place, TerminalTurn
+from remoteclaw.fleet.terminal_state import Held, Place
+from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.holder.runs import run_name
 from remoteclaw.holder.terminal_client import (
     ENDED,
