@@ -131,7 +131,7 @@ async def test_fifty_see_the_same_and_only_what_was_typed(browser: Browser, stac
         (rows,) = {each.text for each in viewers}
         await asleep.until("You said hello.")
         assert asleep.text == rows
-        assert len(asleep.frames) < 100
+        assert max(len(each.frames) for each in (*viewers, asleep)) < 500  # of 30,000 lines
         for page in pages:
             drawn = page.locator(".tty-lines")
             await expect(drawn).to_contain_text("You said hello.")
