@@ -67,12 +67,12 @@ async def soak(stack: Stack, directory: Path, *, minutes: float, sessions: int) 
             for error in await asyncio.gather(*duties, return_exceptions=True):
                 if not isinstance(error, asyncio.CancelledError):
                     wrong.append(f"the soak itself failed: {error!r}")
+            _tell(tally, samples)
             wrong += await _close(stage, seats)
             await asyncio.sleep(SETTLED_S)
             last = sampled(stack.home, stage.process.pid, began=began)
             _print(last.line())
     wrong += tally.failed
-    _tell(tally, samples)
     life = [each for each in samples if each.gateway == last.gateway]
     early = statistics.median(each.gateway_mb for each in life[: max(1, len(life) // 3)])
     if last.gateway_mb > early + GROWN_MB:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.fleet.terminal_state import Held
+from remoteclaw.fleet.terminals import Held
 from remoteclaw.tty.holding import end
 from tests.bench.load import workers
 from tests.bench.played import play
@@ -87,9 +87,11 @@ class Stage:
         held = next(each for each in await self.held() if each.sid == sid)
         return int(held.holder.split()[1])
 
-    async def open(self, client: RpcClient, name: str = "main", agent: str = "main") -> str:
+    async def open(
+        self, client: RpcClient, name: str = "main", *, agent: str = "main", prompt: str = ""
+    ) -> str:
         """Open a terminal, and wait until it is idle."""
-        about = {"agent": agent, "name": name, "cols": 120, "rows": 32}
+        about = {"agent": agent, "name": name, "cols": 120, "rows": 32, "prompt": prompt}
         sid = str((await client.call("terminals.open", about))["terminal"]["sid"])
         await becomes(client, sid)
         return sid

@@ -22,9 +22,9 @@ from tests.support.stack import Stack
 
 __all__ = ["bench_terminals"]
 
-PARTS = ("screens", "echo", "crowd", "joining", "flood", "memory", "resume")
 #: The CLIs that are resumed.
 CLIS = ("claude", "codex")
+PARTS = ("screens", "echo", "crowd", "joining", "flood", "memory", *CLIS)
 
 
 async def bench_terminals(
@@ -45,16 +45,14 @@ async def bench_terminals(
         found, figures = [*found, *floods], [*figures, *left]
     if "memory" in parts:
         figures += await bench_memory(stack)
-    if "resume" in parts:
-        with ModelServerProcess.running(directory) as model:
-            for name in CLIS:
-                if program := find_cli(name):
-                    cli = AgentCli(name, program, model)
-                    place = directory / name
-                    place.mkdir()
-                    found += await bench_resume(stack, cli, place, rounds)
-                else:
-                    sys.stderr.write(f"{name} is not installed: its rows are left out\n")
+    with ModelServerProcess.running(directory) as model:
+        for name in filter(CLIS.__contains__, parts):
+            if program := find_cli(name):
+                place = directory / f"{name}-resumed"
+                place.mkdir()
+                found += await bench_resume(stack, AgentCli(name, program, model), place, rounds)
+            else:
+                sys.stderr.write(f"{name} is not installed: its rows are left out\n")
     return [Row(*each) for each in found], figures
 
 

@@ -4,6 +4,7 @@ Both are there once the CLI has said so itself.
 """
 
 import asyncio
+import contextlib
 import os
 import time
 import uuid
@@ -14,9 +15,9 @@ from remoteclaw.config.home import private_directory
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes import create_cli_runtime
 from tests.bench.gateway import Pairs
-from tests.bench.stage import Stage, becomes, shows
+from tests.bench.stage import Stage, becomes
 from tests.support.agents import AgentCli
-from tests.support.doors import RpcClient
+from tests.support.doors import Refused, RpcClient
 from tests.support.stack import Stack
 from tests.support.terminals import used_before
 from tests.support.tty import Tty
@@ -68,38 +69,55 @@ def used(cli: AgentCli, directory: Path) -> tuple[dict[str, object], dict[str, s
 
 
 async def parked(client: RpcClient, sid: str) -> None:
-    """Park a terminal if it is open, and wait until it has ended."""
+    """Park a terminal if it is open, and wait until it has ended; also one behind a turn."""
 
     async def is_over() -> bool:
         state: str = (await client.call("terminals.get", {"sid": sid}))["state"]
-        return state not in ("starting", "live")
+        if state not in ("starting", "live"):
+            return True
+        with contextlib.suppress(Refused):
+            await client.call("terminals.park", {"sid": sid, "force": True})
+        return False
 
-    if not await is_over():
-        await client.call("terminals.park", {"sid": sid, "force": True})
-        await eventually(is_over)
+    await eventually(is_over)
 
 
 async def _begun(stage: Stage, client: RpcClient, name: str) -> tuple[str, str]:
     """Have a conversation with something in it, parked; return session and conversation."""
-    sid = await stage.open(client, name)
-    await client.call("terminals.input", {"sid": sid, "text": "SAY:plum"})
-    await shows(client, sid, "plum")
-    conversation = (await becomes(client, sid))["conversation"]
-    assert conversation, "it has one, now that something was said"
+    sid = await stage.open(client, name, prompt="SAY:plum")
+
+    async def conversation() -> str | None:
+        found: str | None = (await becomes(client, sid))["conversation"]
+        return found
+
+    known = str(await eventually(conversation))
     await parked(client, sid)
-    return sid, str(conversation)
+    return sid, known
 
 
 async def _live(stage: Stage, sid: str) -> None:
     """Resume a terminal, and wait until it is told to be live."""
     async with stage.door.connected(stage.token) as client:
         about = {"session": sid, "cols": 120, "rows": 32}
-        opened = await client.call("terminals.open", about)
+        opened = await _opened(client, about)
         assert opened["created"], opened
         state = (await client.call("terminals.watch", {"sid": sid}))["state"]
         while state == "starting":
             state = (await client.event("terminal.state"))["state"]
         assert state == "live", state
+
+
+async def _opened(client: RpcClient, about: dict[str, object]) -> dict[str, object]:
+    """Open one, and again after a moment where one person opens too many at once."""
+    while True:
+        try:
+            found: dict[str, object] = await client.call("terminals.open", about)
+        except Refused as refused:
+            if refused.code != "TOO_MANY":
+                raise
+            await asyncio.sleep(refused.error["retryAfterMs"] / 1000)
+        else:
+            return found
 
 
 async def _bare(cli: AgentCli, env: dict[str, str], directory: Path, conversation: str) -> None:
