@@ -69,7 +69,7 @@ class SessionState:
     postponed_until_ms: int | None
 
     terminal: dict[str, Any] | None
-    """The terminal that the running turn has started (`fleet.terminals.Place`)."""
+    """The terminal that the running turn has started (`fleet.terminal_state.Place`)."""
     held: str | None
     """The process to which the lease was given with that terminal: its holder."""
     terminal_entry: str | None

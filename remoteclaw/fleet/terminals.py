@@ -1,14 +1,13 @@
-"""Terminals: which are open, who holds their sessions, what people see of them.
+"""Terminals of the fleet: opened, shown, held for their holders, told to cockpits.
 
 A terminal is the turn of an entry. Once its program runs, its lease belongs to the program's
 holder: it is renewed while that lives, by the host's gateway or sweep.
 """
 
 import contextlib
-import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -28,13 +27,11 @@ from remoteclaw.fleet.inbound import (
     entry_keys,
 )
 from remoteclaw.fleet.state import STATE_MS
+from remoteclaw.fleet.terminal_state import Event, Held, Place, Renewed, TerminalRecord
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey, TerminalWish
 
-if TYPE_CHECKING:
-    from remoteclaw.fleet.lease import Lease
-
-__all__ = ["Event", "Held", "Place", "Renewed", "TerminalRecord", "TerminalTurn", "Terminals"]
+__all__ = ["Terminals"]
 
 #: How long what cockpits are told is kept, in milliseconds.
 EVENTS_MS = 7 * 24 * 3600 * 1000
@@ -46,195 +43,6 @@ CHANGE_S = 5.0
 MOST_ENDED = 1000
 #: How many events are read at once.
 MOST_EVENTS = 500
-
-State = Literal["starting", "live", "parked", "exited", "crashed", "lost"]
-#: The states of a terminal that is there.
-OPEN: frozenset[str] = frozenset(("starting", "live"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a turn has started a terminal, and what has to be known to end and to settle it."""
-
-    turn: str
-    path: str
-    """Where its holder listens."""
-    key: str
-    """The secret that the holder is asked with."""
-    files: str
-    """The directory of what outlives it: what the holder leaves, and the CLI's own notes."""
-    ended: str
-    """The file in that directory in which the holder says how it ended."""
-    runtime: str
-    workspace: str
-    cwd: str
-    """Where it began: the workspace, or below it."""
-    places: Mapping[str, str]
-    """The variables that say where the CLI keeps its files."""
-    conversation: str | None
-    """The CLI's id of the conversation, where it was known before the start."""
-    name: str
-    """The conversation's name in the session map."""
-    position: str
-    """How far that conversation's transcript went before the start."""
-    by: str
-    host: str
-    started_ms: int
-
-    @property
-    def where(self) -> str:
-        """Where the CLI keeps its conversations, as JSON."""
-        found = {"runtime": self.runtime, "workspace": self.workspace, "places": self.places}
-        return orjson.dumps(found).decode()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TerminalRecord:
-    """A terminal as people see it."""
-
-    sid: str
-    key: SessionKey
-    agent: str
-    name: str
-    host: str
-    state: State
-    reason: str
-    """Why it crashed; else empty."""
-    needs: str
-    """What it waits for while it starts."""
-    activity: str
-    waiting_for: str
-    title: str
-    by: str
-    writer: str
-    viewers: int
-    cols: int
-    rows: int
-    conversation: str | None
-    resumable: bool
-    since_ms: int
-    opened_ms: int
-    exit: int | None
-    entry: str
-    """The entry that has opened it."""
-    position: str
-    """How far its transcript was told."""
-    where: str
-    """Where the CLI keeps the conversation, as `Place.where` says; empty before its first start."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is there, or about to be."""
-        return self.state in OPEN
-
-    @classmethod
-    def decode(cls, sid: str, fields: Mapping[bytes, bytes]) -> Self:
-        """Return what is kept. Raises KeyError or ValueError if it can't be read."""
-        text = {name.decode(): value.decode() for name, value in fields.items()}
-        session = SessionKey.parse(text["key"])
-        return cls(
-            sid=sid,
-            key=session,
-            agent=session.agent,
-            name=text.get("name", ""),
-            host=text.get("host", ""),
-            state=cast(State, text["state"]),
-            reason=text.get("reason", ""),
-            needs=text.get("needs", ""),
-            activity=text.get("activity", "unknown"),
-            waiting_for=text.get("waiting_for", ""),
-            title=text.get("title", ""),
-            by=text.get("by", ""),
-            writer=text.get("writer", ""),
-            viewers=int(text.get("viewers", 0)),
-            cols=int(text.get("cols", 0)),
-            rows=int(text.get("rows", 0)),
-            conversation=text.get("conversation") or None,
-            resumable=text.get("resumable") == "1",
-            since_ms=int(text.get("since_ms", 0)),
-            opened_ms=int(text.get("opened_ms", 0)),
-            exit=int(text["exit"]) if text.get("exit") else None,
-            entry=text.get("entry", ""),
-            position=text.get("position", ""),
-            where=text.get("where", ""),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A session whose lease belongs to the holder of its terminal."""
-
-    sid: str
-    session: SessionKey
-    epoch: str
-    place: Place
-    holder: str
-    """The holder's process, as `host.process.identity` writes one."""
-    stop_entry: str
-    """Up to which entry all is stopped; empty for none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Renewed:
-    """What the holder's session has come to."""
-
-    stop: str
-    """The id up to which all is stopped; empty for none."""
-    said: str
-    """The newest entry of a person."""
-    newest: str
-    """The newest entry."""
-    sent_at: float
-    """When the renewal was sent, on `boottime()`: the holder may live 0.9 of the lease."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One thing that cockpits are told of a session."""
-
-    id: str
-    told: dict[str, Any]
-
-
-class TerminalTurn:
-    """The writes of a turn that opens a terminal, each refused once the lease is lost."""
-
-    def __init__(self, lease: "Lease") -> None:
-        self._lease = lease
-
-    async def place(self, place: Place) -> None:
-        """Record where the terminal is about to be started."""
-        await self._lease.run_fenced(
-            "terminal_place",
-            {},
-            {
-                "turn": place.turn,
-                "place": orjson.dumps(asdict(place)),
-                "outcomes": keys.outcome_prefix(self._lease.sid),
-                "detail": f"a terminal of {place.runtime}",
-            },
-        )
-
-    async def hold(self, turn: str, holder: str, *, hold_s: float) -> str:
-        """Give the lease to a holder's process; return its epoch.
-
-        From here on the lease is another one's, and so is every write.
-        """
-        lease = self._lease
-        lease.is_given_away = True
-        epoch: bytes = await lease.run_fenced(
-            "hold",
-            {"active": keys.ACTIVE, "record": keys.terminal(lease.sid)},
-            {
-                "nonce": uuid.uuid4().hex,
-                "sid": lease.sid,
-                "turn": turn,
-                "holder": f"{lease.host} {holder}",
-                "hold_ms": int(hold_s * 1000),
-                "grace_ms": GRACE_MS,
-            },
-        )
-        return epoch.decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,30 +108,8 @@ class Terminals:
             },
             deadline=boottime() + APPEND_S,
         )
-        match status:
-            case b"full":
-                raise CallRefused("UNAVAILABLE", FULL)
-            case b"host":
-                raise CallRefused(
-                    "TOO_MANY",
-                    f"This host has {limits.max} terminals open, the most that [terminals] max "
-                    "allows: park one.",
-                    retry_after_s=60.0,
-                )
-            case b"person":
-                raise CallRefused(
-                    "TOO_MANY",
-                    f"You have {limits.max_per_person} terminals open, the most that [terminals] "
-                    "max_per_person allows: park one.",
-                    retry_after_s=60.0,
-                )
-            case b"rate":
-                raise CallRefused(
-                    "TOO_MANY",
-                    "Too many terminals were opened at once: try again in "
-                    f"{int(wait_ms) / 1000:.0f} s.",
-                    retry_after_s=int(wait_ms) / 1000,
-                )
+        if refusal := _refusal(status, int(wait_ms), limits):
+            raise refusal
         await self._waker.try_hint(session, queue.decode())
         is_new = status == b"accepted"
         return Accepted(session, entry_id.decode(), not is_new), is_new
@@ -499,6 +285,34 @@ class Terminals:
 
         first, last = await self._scripts.call(look)
         return (first[0][0].decode(), last[0][0].decode()) if first and last else ("", "")
+
+
+def _refusal(status: bytes, wait_ms: int, limits: TerminalsConfig) -> CallRefused | None:
+    """Return why a terminal is not opened; None if it is."""
+    match status:
+        case b"full":
+            return CallRefused("UNAVAILABLE", FULL)
+        case b"host":
+            return CallRefused(
+                "TOO_MANY",
+                f"This host has {limits.max} terminals open, the most that [terminals] max "
+                "allows: park one.",
+                retry_after_s=60.0,
+            )
+        case b"person":
+            return CallRefused(
+                "TOO_MANY",
+                f"You have {limits.max_per_person} terminals open, the most that [terminals] "
+                "max_per_person allows: park one.",
+                retry_after_s=60.0,
+            )
+        case b"rate":
+            return CallRefused(
+                "TOO_MANY",
+                f"Too many terminals were opened at once: try again in {wait_ms / 1000:.0f} s.",
+                retry_after_s=wait_ms / 1000,
+            )
+    return None
 
 
 def _keys(sid: str) -> dict[str, str]:

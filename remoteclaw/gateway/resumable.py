@@ -10,7 +10,7 @@ from dataclasses import replace
 import orjson
 
 from remoteclaw.clock import boottime
-from remoteclaw.fleet.terminals import TerminalRecord
+from remoteclaw.fleet.terminal_state import TerminalRecord
 from remoteclaw.runtimes import create_cli_runtime
 
 __all__ = ["Resumable"]

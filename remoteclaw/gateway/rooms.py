@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.terminals import TerminalRecord
+from remoteclaw.fleet.terminal_state import TerminalRecord
 from remoteclaw.gateway.feeds import Audience
 from remoteclaw.tools.terminals import Terminal
 from remoteclaw.tty.keyboard import Keyboard, Typist

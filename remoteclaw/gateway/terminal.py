@@ -14,7 +14,7 @@ from remoteclaw.config.model import TerminalsConfig
 from remoteclaw.errors import CallRefused, LeaseLost, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.fleet.terminals import Held, Renewed
+from remoteclaw.fleet.terminal_state import Held, Renewed
 from remoteclaw.gateway.rooms import Room
 from remoteclaw.holder.terminal_client import Ended, TerminalClient
 from remoteclaw.host.process import end_strays, is_alive

@@ -16,7 +16,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable, TerminalsOff
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.terminals import Held, TerminalRecord
+from remoteclaw.fleet.terminal_state import Held, TerminalRecord
 from remoteclaw.gateway.feeds import Feeds
 from remoteclaw.gateway.resumable import Resumable
 from remoteclaw.gateway.rooms import Room, Watcher

@@ -17,7 +17,9 @@ from remoteclaw.config.home import Home, private_directory
 from remoteclaw.config.model import Config
 from remoteclaw.errors import AgentUnavailable, ConfigError, ErrorCategory, StateDirectoryError
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.terminals import Place, Terminals, TerminalTurn
+from remoteclaw.fleet.terminal_state import Place
+from remoteclaw.fleet.terminal_turn import TerminalTurn
+from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.holder.client import LaunchFailed
 from remoteclaw.holder.runs import terminal_run_name
 from remoteclaw.holder.terminal_client import (

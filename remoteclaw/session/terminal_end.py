@@ -14,7 +14,8 @@ import orjson
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.sessions import LeasedSessionMap
-from remoteclaw.fleet.terminals import Place, Terminals
+from remoteclaw.fleet.terminal_state import Place
+from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.fleet.turn import RecordAppend
 from remoteclaw.holder.terminal_client import end_terminal
 from remoteclaw.host.process import end_orphans

@@ -7,7 +7,8 @@ from remoteclaw.config.model import Config, QueueConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.fleet.commands import command_of
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.terminals import Place, Terminals
+from remoteclaw.fleet.terminal_state import Place
+from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.fleet.turn import Finished
 from remoteclaw.messages import Entry, Turn, stream_order
 from remoteclaw.session.asking import Asking

@@ -12,7 +12,8 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.terminals import Held, Renewed, Terminals
+from remoteclaw.fleet.terminal_state import Held, Renewed
+from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.holder.runs import listens
 from remoteclaw.holder.runs import terminals as living
 from remoteclaw.holder.terminal_client import ENDED, beat_terminal, end_terminal

@@ -50,6 +50,9 @@ LONG = f"That is more than {MESSAGE_BYTES // 1024} KB: nothing was typed."
 FULL = "The program does not read what is typed: it is busy, or it hangs."
 NOT_IDLE = "The program is not idle, as far as is known: nothing was typed."
 DRAFT = "Something else was typed and not sent yet: nothing was added to it."
+ONE_KEY = (
+    "The program asks something, and could take what is pasted for a key: press the key itself."
+)
 NOT_IDLE_ANY_MORE = (
     "The program became busy, or asks something, while the text was typed: it stands there, and "
     "was not sent. Look at it in the terminal."
@@ -102,6 +105,8 @@ class Watching:
     """Whether something was typed before it said that it is ready: into a question of its start."""
     _typed: int = 0
     """How often somebody has typed."""
+    _is_pasted: bool = False
+    """Whether something was pasted into a dialog: codex puts that into its composer."""
     _is_submitting: bool = False
     _submits: asyncio.Event = field(default_factory=asyncio.Event)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -241,11 +246,13 @@ class Watching:
         if self._was_typed_early and self.watch.is_ready:
             self._was_typed_early = self.has_draft = False
         if self._activity != before:
-            if self._activity in ("busy", "waiting"):
-                self.has_draft = False
+            is_at_work = self._activity in ("busy", "waiting")
+            if is_at_work and before not in ("busy", "waiting"):
+                self._is_pasted = False
+            if is_at_work or (before == "waiting" and self._activity == "idle"):
+                self.has_draft = self._is_pasted
+            if is_at_work:
                 self._submits.set()
-            elif before == "waiting" and self._activity == "idle":
-                self.has_draft = False
             if self._activity == "waiting" and not self._is_waiting:
                 self.waits += 1
             if self._activity != "unknown":  # which doesn't say that it is over
@@ -268,6 +275,10 @@ class Watching:
 
     async def paste(self, text: str) -> None:
         """Paste a text as one piece. Raises `CallRefused`."""
+        # A “1” that is pasted into gemini's dialog allows what it asks for.
+        if self.watch.activity == "waiting" and len(typing.cleaned(text)) == 1:
+            raise CallRefused("CONFLICT", ONE_KEY)
+        self._is_pasted = self._is_pasted or self.watch.activity == "waiting"
         await self.type(typing.paste(text, self.screen.modes))
 
     async def submit(self, text: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.fleet.terminals import Held
+from remoteclaw.fleet.terminal_state import Held
 from remoteclaw.tty.holding import end
 from tests.bench.load import workers
 from tests.bench.played import play

@@ -22,7 +22,7 @@ from tests.support.bridges import acp_script, script
 from tests.support.doors import gateway_process
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW, Terminal, env
-from tests.support.up import address, gateway_of, remoteclaw, running
+from tests.support.up import address, ask, gateway_of, remoteclaw, running
 from tests.support.waiting import HANG_S
 
 # -- Ctrl-C ---------------------------------------------------------------------------------------
@@ -238,6 +238,9 @@ def test_who_comes_in_mid_turn_sees_what_goes_on(home: Home, directory: Path) ->
         first.see(PLAN)
         begun = seconds_of(first.see_match(r"⎿ Build it \(([2-9]|\d\d+) s\)$"))
         os.kill(gateway_of(first.pid), signal.SIGKILL)
+        # A chat gives up after some seconds, which a busy machine needs for the next gateway.
+        (url,) = re.findall(r"^  gateway  (http://\S+)$", first.shown(), re.MULTILINE)
+        assert ask(f"{url}/tools/invoke") == 401
         with Terminal.running(REMOTECLAW, "chat", env=environment) as second:
             shown = second.see_match(rf"{re.escape(PLAN)}.*\n\S \d+ s · .*Ctrl-C stops$")
             assert min(seconds_above(shown), seconds_of(shown)) >= begun

@@ -15,7 +15,7 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.request import Answered, record_args, shown_by
-from remoteclaw.fleet.terminals import TerminalTurn
+from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.fleet.turn import Postponement, TaskResult
 from remoteclaw.messages import Entry, Provenance, SessionKey, TerminalWish
 from remoteclaw.tasks.branches import move_to_branch

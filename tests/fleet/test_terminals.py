@@ -11,7 +11,8 @@ from remoteclaw.errors import CallRefused, LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import GRACE_MS, Accepted
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.terminals import Held, TerminalTurn
+from remoteclaw.fleet.terminal_state import Held
+from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.messages import SessionKey, TerminalWish
 from tests.support.leases import accept, acquire, let_pass
 from tests.support.stack import message

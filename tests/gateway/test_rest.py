@@ -347,10 +347,10 @@ async def test_of_a_terminal_on_another_host_it_is_said_where_it_is(stack: Stack
             )
         ]
         async with door.connected(own_token(stack)) as client:
-            with pytest.raises(Refused, match="CONFLICT: It is open on elsewhere: that host's"):
+            with pytest.raises(Refused, match="CONFLICT: The terminal is open on elsewhere"):
                 await client.call("terminals.watch", {"sid": sid})
 
     assert {(one.status, one.code) for one in refusals} == {(409, "CONFLICT")}
     assert {one.json["error"]["message"] for one in refusals} == {
-        "It is open on elsewhere: that host's gateway alone shows it and types in it."
+        "The terminal is open on elsewhere: only that host's gateway shows it."
     }

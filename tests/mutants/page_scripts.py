@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a phone that can't look back",
+        before="if (touches[0].clientY - touchedAt > NEAR_PX) lookBack();",
+        after="",
+        test="test_on_a_phone_one_writes_by_a_key_bar_and_never_blindly",
+    ),
+    Mutant(
         "a turn that is not seen by who comes in while it runs",
         before='if (early && event === "session.live") goesOn = payload;',
         after="",

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "an answer of the terminal that is typed twice",
+        before="if answers and not is_past:\nawait self.client.write(answers)",
+        after="if answers and not is_past:\n    await self.client.write(answers + answers)",
+        test="test_fifty_see_the_same_and_only_what_was_typed",
+    ),
+    Mutant(
         "a terminal that is taken from who watches",
         before='if standing.activity != "idle" or standing.viewers or standing.has_draft:',
         after='if standing.activity != "idle" or standing.has_draft:',
@@ -206,6 +212,18 @@ MUTANTS = (
         before="found += [directory] if time.time() - changed > KEPT_S else []",
         after="pass",
         test="test_a_message_waits_for_who_watches_and_then_takes_the_turn",
+    ),
+    Mutant(
+        "a paste into a dialog that is sent with the next text",
+        before="self.has_draft = self._is_pasted",
+        after="self.has_draft = False",
+        test="test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_dialog",
+    ),
+    Mutant(
+        "a pasted sign that answers a dialog",
+        before='if self.watch.activity == "waiting" and len(typing.cleaned(text)) == 1:',
+        after="if False:",
+        test="test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_dialog",
     ),
     Mutant(
         "an Enter for a dialog that was there meanwhile",

@@ -18,9 +18,10 @@ from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, Launch
 from remoteclaw.runtimes.claude import ClaudeRuntime
 from remoteclaw.runtimes.claude_terminal import ClaudeTerminal, ClaudeWatch
+from remoteclaw.tty.input import cleaned
 from tests.support.agents import AgentCli
 from tests.support.bridges import agent_bridge
-from tests.support.dialogs import confirm
+from tests.support.dialogs import HOSTILE, confirm, ignores_pastes
 from tests.support.prefixes import asked, word
 from tests.support.stack import message
 from tests.support.tty import Tty
@@ -363,9 +364,10 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
             await tty.submit("SHELL:touch x")
             await tty.becomes("waiting")
             assert watch.waiting_for == "Bash: touch x"
+            await ignores_pastes(tty)
             await tty.type("\x1b")
             await tty.becomes("idle")
-            await tty.submit(recall)
+            await tty.submit(recall + HOSTILE)
             await tty.becomes("idle")
             assert "plum" in str(asked(claude.model, recall))
             assert watch.conversation == conversation
@@ -379,7 +381,7 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
             ("user", "SHELL:touch x", ""),
             ("tool", "touch x", "Bash"),
             ("notice", "The request was interrupted.", ""),
-            ("user", recall, ""),
+            ("user", cleaned(recall + HOSTILE), ""),
         ]
         assert record.read(end) == ([], end), "each item once"
         assert record.end() == end

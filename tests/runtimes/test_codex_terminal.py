@@ -16,10 +16,11 @@ from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, Launch
 from remoteclaw.runtimes.codex import CodexRuntime
 from remoteclaw.runtimes.codex_terminal import CodexTerminal, CodexWatch
+from remoteclaw.tty.input import cleaned
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.bridges import agent_bridge
-from tests.support.dialogs import ESCALATED, confirm
+from tests.support.dialogs import ESCALATED, HOSTILE, confirm, ignores_pastes
 from tests.support.prefixes import asked, word
 from tests.support.stack import message
 from tests.support.tty import Tty
@@ -276,9 +277,11 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
             await tty.submit(ESCALATED)
             await tty.becomes("waiting")
             assert watch.waiting_for == "permission"
+            await ignores_pastes(tty)
             await tty.type("\x1b")
             await tty.becomes("idle")
-            await tty.submit(recall)
+            await tty.type("\x03")  # what was pasted stands in its composer
+            await tty.submit(recall + HOSTILE)
             await tty.becomes("idle")
             assert "plum" in str(asked(cli.model, recall))
             await eventually(lambda: watch.conversation == conversation)
@@ -290,7 +293,7 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
             ("user", ESCALATED, ""),
             ("tool", "touch x", "exec_command"),
             ("notice", "The request was interrupted.", ""),
-            ("user", recall, ""),
+            ("user", cleaned(recall + HOSTILE), ""),
         ]
         assert record.read(end) == ([], end), "each item once"
         await bridge.handle(message(last))

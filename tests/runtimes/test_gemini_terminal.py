@@ -16,9 +16,11 @@ from remoteclaw.protocols import AgentSpec, Launch, TranscriptItem
 from remoteclaw.runtimes.gemini import GeminiRuntime
 from remoteclaw.runtimes.gemini_chats import GeminiTranscript
 from remoteclaw.runtimes.gemini_terminal import GeminiTerminal, GeminiWatch
+from remoteclaw.tty.input import cleaned
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
 from tests.support.bridges import agent_bridge
+from tests.support.dialogs import HOSTILE, ignores_pastes
 from tests.support.stack import message
 from tests.support.tty import Tty
 
@@ -313,9 +315,10 @@ async def test_gemini_goes_from_a_turn_to_a_terminal_and_from_the_record_back(
             assert tty.seen == ["unknown", "busy", "idle"], "it takes up its prompt"
             await tty.submit("SHELL: touch x")
             await tty.becomes("waiting")
+            await ignores_pastes(tty)
             await tty.type("\x1b")
             await tty.becomes("idle")
-            await tty.submit("SAY: quince")
+            await tty.submit(f"SAY: quince{HOSTILE}")
             await tty.becomes("idle")
             await tty.end(signal.SIGTERM)
         items, _ = record.read(position)
@@ -328,7 +331,7 @@ async def test_gemini_goes_from_a_turn_to_a_terminal_and_from_the_record_back(
         ("user", "SHELL: touch x"),
         ("tool", "touch x"),
         ("notice", "Request cancelled."),
-        ("user", "SAY: quince"),
+        ("user", cleaned(f"SAY: quince{HOSTILE}")),
         ("agent", "quince"),
     ]
     assert not Path(workspace, "x").exists()

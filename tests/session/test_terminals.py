@@ -16,7 +16,7 @@ from remoteclaw.config.model import TerminalsConfig
 from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.terminals import Held, TerminalRecord
+from remoteclaw.fleet.terminal_state import Held, TerminalRecord
 from remoteclaw.holder.terminal_client import Ended, Output, TerminalClient
 from remoteclaw.host.process import is_alive
 from remoteclaw.messages import SessionKey, TerminalWish

@@ -9,18 +9,20 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import quote
 
 from playwright.async_api import Page, expect
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.methods import HANDLERS
+from remoteclaw.messages import SessionKey
 from remoteclaw.tools import terminals as contract
 from remoteclaw.tools.catalog import METHODS, Result
 from tests.support.doors import Door, opened
 from tests.support.stack import Stack
 
-__all__ = ["MODES", "Pane", "Runs", "frame", "pane_opened", "terminal_shown"]
+__all__ = ["MODES", "Pane", "Runs", "frame", "pane_opened", "session_shown", "terminal_shown"]
 
 MODES = {
     **{"paste": True, "appCursor": False, "appKeypad": False, "kitty": 0, "modifyOther": 0},
@@ -204,3 +206,10 @@ async def terminal_shown(page: Page) -> None:
     """Go from the conversation to its terminal."""
     await page.get_by_role("button", name="Terminal", exact=True).click()
     await expect(page.locator(".terminal .tty-state")).not_to_have_text("Looking…")
+
+
+async def session_shown(page: Page, door: Door, session: SessionKey) -> None:
+    """Go to the terminal of a session, which is idle."""
+    await page.goto(f"{door.url}/#/s/{quote(str(session), safe='')}")
+    await terminal_shown(page)
+    await expect(page.locator(".tty-state")).to_have_text("Live · waits for you to write")

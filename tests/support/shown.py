@@ -6,6 +6,7 @@ Tests of what all terminals have in common start it instead of a CLI, in a real 
 import asyncio
 import contextlib
 import json
+import re
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -15,7 +16,8 @@ from pathlib import Path
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.config.home import private_directory
 from remoteclaw.config.load import load_config
-from remoteclaw.fleet.terminals import Held, Place, TerminalTurn
+from remoteclaw.fleet.terminal_state import Held, Place
+from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.holder.runs import run_name
 from remoteclaw.holder.terminal_client import (
     ENDED,
@@ -29,7 +31,9 @@ from remoteclaw.runtimes.demo import DemoRuntime
 from tests.support.stack import Stack
 
 __all__ = [
+    "ANSWER",
     "PROGRAM",
+    "QUERIES",
     "Nobody",
     "ShownRuntime",
     "ShownTerminal",
@@ -38,11 +42,17 @@ __all__ = [
     "held_terminal",
 ]
 
-#: Its composer is its last row. `ask` opens a dialog that any Enter answers, `work` works until
+#: What programs ask the terminal, and what an answer of it is.
+QUERIES = "\x1b[c\x1b[>c\x1b[>q\x1b[5n\x1b[6n\x1b[?2026$p\x1b[?u\x1b]10;?\x1b\\\x1b]11;?\x1b\\"
+ANSWER = re.compile(rb"\x1b\[[?>]?[\d;]*\$?[a-zA-Z]|\x1b[]P][^\x07\x1b]*(?:\x07|\x1b\\)")
+#: Its composer is its last row. From `quiz` on it asks the terminal before each answer of its own,
+#: and takes none for typed. `ask` opens a dialog that any Enter answers, `work` works until
 #: the next key, `flood` prints much, `exit` ends it; everything else is answered.
-PROGRAM = r"""
-import json, os, sys, tty
-notes, prompt = sys.argv[1], sys.argv[2:]
+PROGRAM = (
+    f"QUERIES, ANSWER = {QUERIES!r}, {ANSWER.pattern!r}"
+    + r"""
+import json, os, re, sys, tty
+notes, prompt, asks = sys.argv[1], sys.argv[2:], False
 tty.setraw(0)
 out = lambda text: os.write(1, text.encode())
 draft, pasted, waits = "", False, ""
@@ -53,8 +63,11 @@ def note(kind, text, count=[len(open(notes).readlines()) if os.path.exists(notes
 def state(what):
     out(f"\x1b]7501;{what}\x07")
 def take(text):
-    global waits
+    global waits, asks
     note("user", text)
+    asks = asks or text == "quiz"
+    if asks:
+        out(QUERIES)
     state("working")
     if text.startswith("exit"):
         sys.exit(0)
@@ -80,6 +93,10 @@ while True:
     data = os.read(0, 65536)
     if not data:
         break
+    with open(notes + ".read", "ab") as file:
+        file.write(data)
+    if asks:
+        data = re.sub(ANSWER, b"", data)
     for part in data.replace(b"\x1b[200~", b"\0").replace(b"\x1b[201~", b"\1").decode():
         if part == "\0" or part == "\1":
             pasted = part == "\0"
@@ -104,6 +121,7 @@ while True:
             draft += part
             out(part.replace("\n", "\r\n"))
 """
+)
 
 
 class Nobody:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import orjson
 
-from remoteclaw.fleet.terminals import Place
+from remoteclaw.fleet.terminal_state import Place
 from tests.support.agents import AgentCli
 
 __all__ = ["place_of", "used_before"]

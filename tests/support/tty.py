@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator
 import pexpect
 
 from remoteclaw.protocols import Activity, Launch, TerminalWatch
+from remoteclaw.tty.input import paste
 from remoteclaw.tty.screen import Screen
 from tests.support.waiting import eventually
 
-__all__ = ["Tty"]
+__all__ = ["PAUSE_S", "Tty"]
 
 
 #: How long a person takes to press Enter behind their words, in seconds, and to press it again: one
@@ -72,10 +73,24 @@ class Tty:
         self.watch.typed()
         os.write(self._child.child_fd, keys.encode())
 
+    async def paste(self, text: str) -> None:
+        """Paste a text as a gateway does."""
+        self.watch.typed()
+        os.write(self._child.child_fd, paste(text, self._screen.modes))
+        await asyncio.sleep(PAUSE_S)
+
+    def resize(self) -> None:
+        """Have it drawn in another size and in the one before."""
+        for rows in (31, 32):
+            self._child.setwinsize(rows, 120)
+
     async def submit(self, words: str) -> None:
         """Type words as a person does: Enter once they are there, and again if nothing happens."""
-        self._press(words)
-        await self.see(words)
+        if "\n" in words:
+            await self.paste(words)
+        else:
+            self._press(words)
+            await self.see(words)
         await asyncio.sleep(PAUSE_S)
         before, pressed = len(self.seen), -AGAIN_S
 

@@ -26,6 +26,11 @@ def test_words_keep_their_signs() -> None:
     )
 
 
+#: What the real programs do with these, pasted and sent, and as the prompt on their command line
+#: (claude 2.1.197, codex 0.169.0, gemini 0.61.0): codex runs "!" in both ways, claude a pasted one;
+#: "/clear", "/quit" and "exit" are obeyed, by gemini also behind a blank; invisible signs are gone
+#: before they look. claude reads "@file" at the beginning of a word, gemini anywhere. Not one takes
+#: a line behind the first one, or a sign of another width, for a command.
 DISGUISES = [
     "!ls",
     " !ls",
@@ -94,6 +99,8 @@ def test_what_could_be_a_command_is_not_typed(text: str) -> None:
     [
         "Fix the failing test.",
         "What does ! do in shell?",
+        "a list\n!touch x\n/clear",
+        "the end of a paste\x1b[201~\r!touch x",
         "mail me@example.org about a/b and #12.",
         "git clone git@example.org:a/b.git, then ssh root@server.",
         "exit code 1 is wrong",

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import CallRefused, ConfigError, NotFound
-from remoteclaw.fleet.terminals import TerminalRecord
+from remoteclaw.fleet.terminal_state import TerminalRecord
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.consoles import CHANNEL
 from remoteclaw.gateway.methods.console import chat_of

@@ -322,6 +322,15 @@ _MAP = """async (names) => {
 }"""
 
 
+#: Draws the screen down with a finger.
+_PULL = """(scroller) => {
+  for (const [type, clientY] of [["touchstart", 300], ["touchmove", 400]]) {
+    const touches = [new Touch({ identifier: 1, target: scroller, clientY })];
+    scroller.dispatchEvent(new TouchEvent(type, { touches }));
+  }
+}"""
+
+
 async def test_on_a_phone_one_writes_by_a_key_bar_and_never_blindly(
     browser: Browser, stack: Stack
 ) -> None:
@@ -331,6 +340,8 @@ async def test_on_a_phone_one_writes_by_a_key_bar_and_never_blindly(
     pane.screen = frame(
         {0: [["❯ ", {"fg": 4}], ["make the basket", {"b": 1}]], 1: [["─" * 40, {"d": 1}]]}
     )
+    pane.past = [[[f"row {number}"]] for number in range(10)]
+    pane.screen |= {"history": 10}
     pane.refuses["terminals.input"] = CallRefused("CONFLICT", "It asks something: answer it first.")
     options: Any = {"viewport": PHONE, "has_touch": True, "is_mobile": True, "bypass_csp": True}
     async with (
@@ -363,5 +374,7 @@ async def test_on_a_phone_one_writes_by_a_key_bar_and_never_blindly(
         names = ["up", "ctrl+c", "esc", "enter", "backspace"]
         await eventually(lambda: pane.typed == [f"k:{name}" for name in names])
         assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        await page.locator(".tty-scroller").evaluate(_PULL)
+        await expect(page.locator(".tty-past .tty-row").last).to_have_text("row 9")
         faults = [fault async for fault in faults_of(page)]
     assert not faults, "\n".join(faults)

@@ -2,16 +2,14 @@
 
 import contextlib
 import re
-from urllib.parse import quote
 
 import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
-from remoteclaw.fleet.terminals import Held
 from remoteclaw.runtimes import RUNTIMES
 from tests.support.browser import logged_in
-from tests.support.doors import Door, opened
-from tests.support.panes import terminal_shown
+from tests.support.doors import opened
+from tests.support.panes import session_shown
 from tests.support.shown import ShownRuntime, held_terminal
 from tests.support.stack import Stack
 
@@ -33,12 +31,6 @@ def screen(page: Page) -> Locator:
     return page.locator(".tty-lines")
 
 
-async def show(page: Page, door: Door, held: Held) -> None:
-    await page.goto(f"{door.url}/#/s/{quote(str(held.session), safe='')}")
-    await terminal_shown(page)
-    await expect(page.locator(".tty-state")).to_have_text("Live · waits for you to write")
-
-
 async def test_two_pages_watch_one_types_and_a_gateway_is_restarted_in_between(
     browser: Browser, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,7 +41,7 @@ async def test_two_pages_watch_one_types_and_a_gateway_is_restarted_in_between(
             page = await pages.enter_async_context(logged_in(browser, stack, door))
             other = await pages.enter_async_context(logged_in(browser, stack, door, name="bob"))
             for each in (page, other):
-                await show(each, door, held)
+                await session_shown(each, door, held.session)
             await button(page, "Take control").click()
             await expect(page.locator(".tty-people")).to_have_text("You type · 2 watch")
             await expect(other.locator(".tty-people")).to_have_text("ada types · 2 watch")

@@ -20,12 +20,15 @@ export function terminalView({ fetchRows, field, sized }) {
   const problem = problemLine();
   const scroller = el("div", { class: "tty-scroller", tabindex: "0", role: "region", "aria-label": "Terminal",
     onscroll: scrolled, onwheel: ({ deltaY }) => { if (deltaY < 0) lookBack(); },
+    ontouchstart: ({ touches }) => { touchedAt = touches[0].clientY; },
+    ontouchmove: ({ touches }) => { if (touches[0].clientY - touchedAt > NEAR_PX) lookBack(); },
     onkeydown: ({ key, target }) => { if (target === scroller && ["PageUp", "ArrowUp", "Home"].includes(key)) lookBack(); } }, past, screen, probe);
   const now = button("Back to now ↓", backToNow, { class: "tty-now", hidden: true });
   const element = el("div", { class: "tty-view" }, scroller, now, problem);
   const dirty = new Set();
   let isDrawn = true, isBack = false, isOwn = false, isFetching = false;
   let first = 0;  // the oldest row that is shown of what has left the screen
+  let touchedAt = 0;  // where a finger was put down
   let told = "";  // the size that was told last
   let timer = null;
 

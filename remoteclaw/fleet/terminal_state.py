@@ -1,0 +1,159 @@
+"""A terminal as Redis keeps it: where it was started, who holds its lease, what people see."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self, cast
+
+import orjson
+
+from remoteclaw.messages import SessionKey
+
+__all__ = ["Event", "Held", "Place", "Renewed", "TerminalRecord"]
+
+State = Literal["starting", "live", "parked", "exited", "crashed", "lost"]
+#: The states of a terminal that is there.
+OPEN: frozenset[str] = frozenset(("starting", "live"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a turn has started a terminal, and what has to be known to end and to settle it."""
+
+    turn: str
+    path: str
+    """Where its holder listens."""
+    key: str
+    """The secret that the holder is asked with."""
+    files: str
+    """The directory of what outlives it: what the holder leaves, and the CLI's own notes."""
+    ended: str
+    """The file in that directory in which the holder says how it ended."""
+    runtime: str
+    workspace: str
+    cwd: str
+    """Where it began: the workspace, or below it."""
+    places: Mapping[str, str]
+    """The variables that say where the CLI keeps its files."""
+    conversation: str | None
+    """The CLI's id of the conversation, where it was known before the start."""
+    name: str
+    """The conversation's name in the session map."""
+    position: str
+    """How far that conversation's transcript went before the start."""
+    by: str
+    host: str
+    started_ms: int
+
+    @property
+    def where(self) -> str:
+        """Where the CLI keeps its conversations, as JSON."""
+        found = {"runtime": self.runtime, "workspace": self.workspace, "places": self.places}
+        return orjson.dumps(found).decode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminalRecord:
+    """A terminal as people see it."""
+
+    sid: str
+    key: SessionKey
+    agent: str
+    name: str
+    host: str
+    state: State
+    reason: str
+    """Why it crashed; else empty."""
+    needs: str
+    """What it waits for while it starts."""
+    activity: str
+    waiting_for: str
+    title: str
+    by: str
+    writer: str
+    viewers: int
+    cols: int
+    rows: int
+    conversation: str | None
+    resumable: bool
+    since_ms: int
+    opened_ms: int
+    exit: int | None
+    entry: str
+    """The entry that has opened it."""
+    position: str
+    """How far its transcript was told."""
+    where: str
+    """Where the CLI keeps the conversation, as `Place.where` says; empty before its first start."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is there, or about to be."""
+        return self.state in OPEN
+
+    @classmethod
+    def decode(cls, sid: str, fields: Mapping[bytes, bytes]) -> Self:
+        """Return what is kept. Raises KeyError or ValueError if it can't be read."""
+        text = {name.decode(): value.decode() for name, value in fields.items()}
+        session = SessionKey.parse(text["key"])
+        return cls(
+            sid=sid,
+            key=session,
+            agent=session.agent,
+            name=text.get("name", ""),
+            host=text.get("host", ""),
+            state=cast(State, text["state"]),
+            reason=text.get("reason", ""),
+            needs=text.get("needs", ""),
+            activity=text.get("activity", "unknown"),
+            waiting_for=text.get("waiting_for", ""),
+            title=text.get("title", ""),
+            by=text.get("by", ""),
+            writer=text.get("writer", ""),
+            viewers=int(text.get("viewers", 0)),
+            cols=int(text.get("cols", 0)),
+            rows=int(text.get("rows", 0)),
+            conversation=text.get("conversation") or None,
+            resumable=text.get("resumable") == "1",
+            since_ms=int(text.get("since_ms", 0)),
+            opened_ms=int(text.get("opened_ms", 0)),
+            exit=int(text["exit"]) if text.get("exit") else None,
+            entry=text.get("entry", ""),
+            position=text.get("position", ""),
+            where=text.get("where", ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A session whose lease belongs to the holder of its terminal."""
+
+    sid: str
+    session: SessionKey
+    epoch: str
+    place: Place
+    holder: str
+    """The holder's process, as `host.process.identity` writes one."""
+    stop_entry: str
+    """Up to which entry all is stopped; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """What the holder's session has come to."""
+
+    stop: str
+    """The id up to which all is stopped; empty for none."""
+    said: str
+    """The newest entry of a person."""
+    newest: str
+    """The newest entry."""
+    sent_at: float
+    """When the renewal was sent, on `boottime()`: the holder may live 0.9 of the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that cockpits are told of a session."""
+
+    id: str
+    told: dict[str, Any]

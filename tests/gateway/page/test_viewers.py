@@ -1,0 +1,146 @@
+"""Fifty see one terminal, ten of them in real pages: what one types is there, and nothing else."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from remoteclaw.runtimes import RUNTIMES
+from remoteclaw.tty.screen import Screen as Emulator
+from tests.support.browser import logged_in
+from tests.support.cockpit import Cockpit, SseStream
+from tests.support.doors import Door, Refused, RpcClient, hello, opened, own_token
+from tests.support.panes import session_shown
+from tests.support.shown import ANSWER, QUERIES, ShownRuntime, held_terminal
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+from tests.support.watched import Screen, watching
+
+TYPED = ("quiz", "flood", "hello")
+#: All that has stood behind the prompt since then, also for a moment.
+_NOTES_PROMPTS = """() => {
+  const box = document.querySelector(".tty-lines"), seen = window.seen = new Set();
+  new MutationObserver(() => {
+    for (const row of box.children) {
+      if (row.textContent.startsWith("> ")) seen.add(row.textContent.slice(2).trimEnd());
+    }
+  }).observe(box, { childList: true, subtree: true });
+}"""
+
+
+@pytest.fixture(autouse=True)
+def shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
+
+
+async def follow(screen: Screen, prompts: set[str]) -> None:
+    """Take what comes, until cancelled."""
+    while True:
+        screen.take(await screen.client.event("terminal.screen"))
+        prompts |= {row[2:] for row in screen.text.split("\n") if row.startswith("> ")}
+
+
+async def read(stream: SseStream) -> None:
+    with contextlib.suppress(EOFError):
+        while True:
+            await stream.next()
+
+
+@contextlib.asynccontextmanager
+async def slow(door: Door, token: str, sid: str) -> AsyncIterator[Screen]:
+    """Watch, and read nothing by oneself."""
+    async with door.socket_at(door.ws_url, max_queue=1) as client:
+        await client.frame()
+        await client.call("connect", hello(token))
+        await client.call("terminals.watch", {"sid": sid})
+        yield Screen(client, sid)
+
+
+async def attack(door: Door, token: str, client: RpcClient, sid: str) -> None:
+    """Type without the keyboard, and say what makes no sense."""
+    for method, params in (
+        ("type", {"keys": ["t:rm -rf", "k:enter"]}),
+        ("key", {"bytes": list(b"rm\r")}),
+        ("paste", {"text": "rm"}),
+        ("input", {"text": "rm"}),
+        ("resize", {"cols": 20, "rows": 5}),
+        ("take", {}),
+        ("type", {"keys": [{"t": "rm"}]}),
+        ("key", {"bytes": [300, -1]}),
+        ("type", {"keys": "t:rm"}),
+        ("resize", {"cols": 10**9, "rows": -1}),
+        ("paste", {"text": "rm" * 100_000}),
+        ("rm", {}),
+    ):
+        with pytest.raises(Refused):
+            await client.call(f"terminals.{method}", {"sid": sid, **params})
+    for frame in ("rm\r", b"rm\r", '{"id": "1"', "[" * 100_000, "rm" * 5_000_000):
+        with contextlib.suppress(Exception):
+            async with door.connected(token) as other:
+                await other.call("terminals.watch", {"sid": sid})
+                await other.socket.send(frame)
+                await other.closed()
+
+
+async def test_fifty_see_the_same_and_only_what_was_typed(browser: Browser, stack: Stack) -> None:
+    """One comes late, one is slow, one is hostile, and the program asks the terminal much."""
+    token = own_token(stack)
+    seen: set[str] = set()
+    async with (
+        held_terminal(stack) as held,
+        opened(stack) as door,
+        contextlib.AsyncExitStack() as stacked,
+    ):
+        enter = stacked.enter_async_context
+        first = await enter(logged_in(browser, stack, door))
+        other = await enter(logged_in(browser, stack, door, name="bob"))
+        pages: list[Page] = [first, other]
+        for page in (first, other):
+            pages += [await page.context.new_page() for _ in range(4)]
+        for page in pages:
+            await session_shown(page, door, held.session)
+            await page.evaluate(_NOTES_PROMPTS)
+        viewers = [await enter(watching(door, token, held.sid)) for _ in range(37)]
+        hostile, late = viewers.pop(), None
+        asleep = await enter(slow(door, token, held.sid))
+        streams = [f"/sessions/{held.sid}/{name}" for name in ("events", "output")]
+        tasks = [asyncio.create_task(follow(each, seen)) for each in viewers]
+        for path in streams:
+            stream = await enter(Cockpit(door, token).stream(path))
+            tasks.append(asyncio.create_task(read(stream)))
+        stacked.callback(lambda: [task.cancel() for task in tasks])
+        await first.bring_to_front()
+        await first.get_by_role("button", name="Take control").click()
+        for text in TYPED:
+            await first.locator(".tty-screen").click()
+            await first.keyboard.type(text)
+            await first.keyboard.press("Enter")
+            if text == "flood":
+                await attack(door, token, hostile.client, held.sid)
+                late = await enter(watching(door, token, held.sid))
+                tasks.append(asyncio.create_task(follow(late, seen)))
+            await expect(first.locator(".tty-lines")).to_contain_text(f"You said {text}.")
+        assert late is not None
+        viewers.append(late)
+
+        await eventually(lambda: all("You said hello." in each.text for each in viewers))
+        (rows,) = {each.text for each in viewers}
+        await asleep.until("You said hello.")
+        assert asleep.text == rows
+        assert max(len(each.frames) for each in (*viewers, asleep)) < 500  # of 30,000 lines
+        for page in pages:
+            drawn = page.locator(".tty-lines")
+            await expect(drawn).to_contain_text("You said hello.")
+            texts = await page.locator(".tty-lines .tty-row").all_text_contents()
+            assert "\n".join(each.rstrip() for each in texts).rstrip() == rows
+            seen |= set(await page.evaluate("[...seen]"))
+        heard = Path(f"{held.place.files}/notes.read").read_bytes()
+    assert seen <= {text[:length] for text in TYPED for length in range(len(text) + 1)}
+    assert ANSWER.sub(b"", heard) == b"".join(f"{text}\r".encode() for text in TYPED)
+    alone = Emulator(80, 24).feed(QUERIES.encode())
+    kinds = re.sub(rb"\d+", b"0", alone)
+    assert re.sub(rb"\d+", b"0", b"".join(ANSWER.findall(heard))) == kinds * len(TYPED)
