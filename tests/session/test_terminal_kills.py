@@ -12,7 +12,6 @@ from tests.support.terminal_kills import CASES, Case, walked
     "case",
     [
         Case("opening", "hold", "before", "drain"),
-        Case("handover", "terminal_change", "after", "worker"),
         Case("end", "terminal_note", "after", "redis"),
     ],
     ids=str,

@@ -1,0 +1,110 @@
+"""Many openings at once, and every way in which others than their programs end terminals."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.support.doors import Door, Refused, RpcClient, own_token
+from tests.support.stack import Stack
+from tests.support.talk import agent_of
+from tests.support.terminal_kills import Walk, Watchman
+from tests.support.waiting import eventually
+
+MANY = {"max": 64, "max_per_person": 64, "opens_per_minute": 600}
+
+
+async def states(client: RpcClient) -> dict[str, str]:
+    """Return the state of each terminal, by its conversation's name."""
+    found = await client.call("terminals.list")
+    return {each["name"]: each["state"] for each in found["terminals"]}
+
+
+async def test_thirteen_openings_of_nine_conversations_are_nine_programs_until_all_are_ended(
+    stack: Stack, directory: Path
+) -> None:
+    walk, watchman = Walk(stack, directory), Watchman(directory)
+    stack.configure(agent_of(directory), terminals=MANY)
+    await asyncio.gather(walk.start_gateway(), walk.start_worker(), walk.start_worker())
+    sweeping = asyncio.create_task(walk.sweep())
+    names = [f"c{number % 9}" for number in range(13)]
+    async with aiohttp.ClientSession() as http:
+        door = Door(walk.url, http)
+        async with door.connected(own_token(stack)) as client:
+
+            async def are(wanted: dict[str, str]) -> bool:
+                return await states(client) == wanted
+
+            async def open_over(number: int, name: str) -> bool:
+                """Open one over HTTP or RPC; who is told to come again comes again."""
+                about = {"agent": "main", "name": name}
+                while True:
+                    if number % 2:
+                        status, _ = await walk.ask("POST", "", about)
+                    else:
+                        status = await over_rpc(about)
+                    if status != 429:
+                        return status in (201, 202)
+
+            async def over_rpc(about: dict[str, str]) -> int:
+                async with door.connected(own_token(stack)) as other:
+                    try:
+                        told = await other.call("terminals.open", about)
+                    except Refused as refused:
+                        return 429 if refused.code == "TOO_MANY" else 500
+                    return 201 if told["created"] else 200
+
+            openings = [open_over(number, name) for number, name in enumerate(names)]
+            created = await asyncio.gather(*openings)
+
+            assert sum(created) == 9
+            now = dict.fromkeys(names, "live")
+            await eventually(lambda: are(now))
+            programs = watchman.programs()
+            files = {Path(f"/proc/{pid}/cmdline").read_bytes() for pid in programs}
+            assert (len(programs), len(files)) == (9, 9)
+
+            by_name: dict[str, Any] = {
+                each["name"]: each for each in (await client.call("terminals.list"))["terminals"]
+            }
+            await client.call("sessions.stop", {"sessionKey": by_name["c0"]["sessionKey"]})
+            try:
+                await client.call("sessions.reset", {"sessionKey": by_name["c1"]["sessionKey"]})
+            except Refused as refused:  # a busy machine: it happens as soon as it can
+                assert "UNAVAILABLE" in str(refused)  # noqa: PT017
+            now |= {"c0": "parked", "c1": "parked"}
+            await eventually(lambda: are(now))
+
+            async def has_ended() -> bool:
+                view = await stack.fleet.sessions.view(by_name["c1"]["sid"])
+                return view is not None and not view.session_ids
+
+            await eventually(has_ended)
+            assert len(watchman.programs()) == 7
+
+            told = await client.call("terminals.open", {"agent": "main", "name": "last"})
+
+            async def is_starting() -> bool:
+                last = await stack.fleet.sessions.view(told["terminal"]["sid"])
+                return last is not None and last.terminal is not None
+
+            await eventually(is_starting)
+            for worker in stack.workers:  # one of them is opening it
+                os.kill(worker.pid, signal.SIGTERM)
+            assert [worker.wait() for worker in stack.workers] == [0, 0]
+            now["last"] = "live"
+            await eventually(lambda: are(now))
+            assert len(watchman.programs()) == 8
+
+            await stack.end_processes()  # as `up` ends what is open: nothing is left
+            stack.open_lifeline()
+            await walk.start_worker()
+            await eventually(lambda: are(dict.fromkeys(now, "parked")))
+    sweeping.cancel()
+    await asyncio.wait((sweeping,))
+    assert walk.gateway is not None
+    walk.gateway.kill()
+    walk.gateway.wait()
