@@ -40,7 +40,7 @@ NARROWEST_COLUMN = 9
 COLOURS: Literal["standard"] = "standard"
 CODE_THEME = "ansi_dark"
 
-BOLD, DIM, ITALIC = Style(bold=True), Style(dim=True), Style(italic=True)
+BOLD, DIM = Style(bold=True), Style(dim=True)
 CODE = Style(color="cyan")
 LINK = Style(color="blue", underline=True)
 HEADING = Style(bold=True, color="magenta")

@@ -166,12 +166,6 @@ MUTANTS = (
         test="test_who_leaves_a_turn_after_the_gateway_was_away_is_not_kept",
     ),
     Mutant(
-        "lines that stay where a narrower terminal has wrapped them",
-        before="if drawn:",
-        after="if False:",
-        test="test_a_narrower_terminal_shows_each_line_once",
-    ),
-    Mutant(
         "a chat that ends without a word why it does not",
         before='self._screen.say("(Waiting until it is sent. Ctrl-C leaves without that.)")',
         after="pass",
