@@ -26,11 +26,11 @@ def test_words_keep_their_signs() -> None:
     )
 
 
-#: What the real programs do with these, pasted and sent, and as the prompt on their command line
-#: (claude 2.1.197, codex 0.169.0, gemini 0.61.0): codex runs "!" in both ways, claude a pasted one;
-#: "/clear", "/quit" and "exit" are obeyed, by gemini also behind a blank; invisible signs are gone
-#: before they look. claude reads "@file" at the beginning of a word, gemini anywhere. Not one takes
-#: a line behind the first one, or a sign of another width, for a command.
+#: What was seen of the real programs (claude 2.1.197, codex 0.169.0, gemini 0.61.0). As the prompt
+#: on their command line: codex runs "!touch x"; claude and gemini clear for "/clear", gemini for
+#: " /clear" too, and both end for "/quit", claude for "exit"; claude reads "@file". Pasted, sent:
+#: codex runs "!touch x" and obeys "/clear" and "/quit", also where an invisible sign that we remove
+#: was in front; gemini reads "@file" behind a letter. No line behind the first one was a command.
 DISGUISES = [
     "!ls",
     " !ls",
