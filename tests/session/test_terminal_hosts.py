@@ -9,9 +9,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
 from tests.support.command import REMOTECLAW, Process, start_program
+from tests.support.doors import Door, own_token
 from tests.support.processes import everything, is_alive, marked_processes
 from tests.support.stack import Stack
 from tests.support.talk import agent_of, said_in
@@ -127,7 +130,11 @@ async def test_a_frozen_host_loses_its_terminal_in_time_and_comes_back_as_nobody
             client = stack.fleet.scripts.client
             await client.hset(keys.state(near.sid), "host", stack.home.host_id)
             far.sid = near.sid
-            await far.ask("POST", f"/{near.sid}/resume")
+            async with (
+                aiohttp.ClientSession() as http,
+                Door(far.url, http).connected(own_token(far_stack)) as operator,
+            ):
+                await operator.call("terminals.open", {"session": near.sid})
             await far.is_at("idle")
             assert (await near.record()).host == far_stack.home.host_id
             near.signal(signal.SIGCONT)
