@@ -29,6 +29,7 @@ def env(home: Home, **more: str) -> dict[str, str]:
         "REMOTECLAW_HOME": str(home.path),
         "REMOTECLAW__FLEET__WORKERS": "1",
         "REMOTECLAW__GATEWAY__PORT": "0",
+        "REMOTECLAW__TERMINALS__MAX_LOAD": "0",  # tests make a machine busy
         "REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo",
         **more,
     }
