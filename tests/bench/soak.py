@@ -68,11 +68,11 @@ async def soak(stack: Stack, directory: Path, *, minutes: float, sessions: int) 
                 if not isinstance(error, asyncio.CancelledError):
                     wrong.append(f"the soak itself failed: {error!r}")
             _tell(tally, samples)
+            wrong += tally.failed
             wrong += await _close(stage, seats)
             await asyncio.sleep(SETTLED_S)
             last = sampled(stack.home, stage.process.pid, began=began)
             _print(last.line())
-    wrong += tally.failed
     life = [each for each in samples if each.gateway == last.gateway]
     early = statistics.median(each.gateway_mb for each in life[: max(1, len(life) // 3)])
     if last.gateway_mb > early + GROWN_MB:
@@ -123,14 +123,20 @@ async def _kill(stage: Stage, tally: Tally, until: float) -> None:
 
 async def _close(stage: Stage, seats: list[Seat]) -> list[str]:
     """Park everything; return what is left."""
+    left = []
     async with stage.door.connected(stage.token) as client:
         for seat in seats:
-            await parked(client, seat.sid)
+            try:
+                await parked(client, seat.sid)
+            except AssertionError:
+                view = await stage.stack.fleet.sessions.view(seat.sid)
+                told = await client.call("terminals.get", {"sid": seat.sid})
+                left.append(f"it can't be parked: {told}, {view}")
     try:
         await eventually(lambda: not marked_processes(stage.stack.home))
     except AssertionError:
-        return [f"processes are left: {marked_processes(stage.stack.home)}"]
-    return []
+        left.append(f"processes are left: {marked_processes(stage.stack.home)}")
+    return left
 
 
 def _tell(tally: Tally, samples: list[Sample]) -> None:
