@@ -5,6 +5,7 @@ import functools
 import inspect
 import itertools
 import textwrap
+import threading
 from collections.abc import Mapping
 
 from pydantic import BaseModel, GetJsonSchemaHandler
@@ -12,6 +13,10 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 __all__ = ["DescribedModel"]
+
+#: CPython counts the depth of what it parses for all threads at once: two that parse, such as one
+#: that imports the MCP door, end in a SystemError.
+_PARSING = threading.Lock()
 
 
 class DescribedModel(BaseModel):
@@ -41,7 +46,8 @@ def _descriptions(model: type[DescribedModel]) -> Mapping[str, str]:
     """Return the docstrings behind a model's fields, by the fields' names."""
     found: dict[str, str] = {}
     for cls in reversed(model.__mro__[: model.__mro__.index(DescribedModel)]):
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+        with _PARSING:
+            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
         assert isinstance(definition, ast.ClassDef), "it is a class"
         for statement, behind in itertools.pairwise(definition.body):
             match statement, behind:
