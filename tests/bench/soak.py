@@ -65,7 +65,7 @@ async def soak(stack: Stack, directory: Path, *, minutes: float, sessions: int) 
             for duty in duties:
                 duty.cancel()
             for error in await asyncio.gather(*duties, return_exceptions=True):
-                if not isinstance(error, asyncio.CancelledError):
+                if isinstance(error, Exception):
                     wrong.append(f"the soak itself failed: {error!r}")
             _tell(tally, samples)
             wrong += tally.failed
