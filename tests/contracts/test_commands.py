@@ -141,7 +141,6 @@ async def test_an_earlier_conversation_is_gone_on_with(chat: Chat) -> None:
     assert "SAY:gone-on" not in asked
 
 
-@pytest.mark.thorough("opencode", "gemini")
 async def test_commands_are_answered_beside_the_agent(chat: Chat) -> None:
     if chat.cli.name in ("gemini", "opencode"):
         pytest.skip("the same without any agent: claude and codex stand for all")

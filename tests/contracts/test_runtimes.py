@@ -431,6 +431,7 @@ async def test_edits_are_files_of_the_workspace_and_nothing_else(
     assert 'allow = ["Bash(touch made-by-the-agent)"]' in command
 
 
+@pytest.mark.thorough("opencode", "gemini")
 async def test_a_configured_server_needs_no_permission_and_gets_no_answer(
     opened: Open, cli: AgentCli, directory: Path
 ) -> None:
@@ -676,7 +677,6 @@ async def are_apart(one: Agent, two: Agent) -> None:
     assert ["I am two" in text for text in recalled] == [False, True]
 
 
-@pytest.mark.thorough("opencode")
 async def test_the_limit_of_a_plan_says_when_it_ends(opened: Open, cli: AgentCli) -> None:
     if cli.name not in ("claude", "codex"):
         pytest.skip("its API names no plan")
@@ -735,7 +735,6 @@ async def test_gemini_says_when_its_model_wants_to_be_asked_again(
     assert failed.retry_at_ms / 1000 >= began + 50
 
 
-@pytest.mark.thorough("opencode", "gemini")
 async def test_a_stream_that_breaks_once(opened: Open, cli: AgentCli) -> None:
     if cli.name in ("gemini", "opencode"):
         pytest.skip("it does not ask again, or leaves what it had said (docs/agents.md)")
@@ -827,6 +826,7 @@ async def test_opencode_does_not_start_where_it_would_run_plugins(
 
 
 @pytest.mark.parametrize("permissions", ["ask", "auto"])
+@pytest.mark.thorough("opencode")
 async def test_the_users_own_servers_are_not_there_unless_they_are_inherited(
     opened: Open, cli: AgentCli, directory: Path, permissions: str
 ) -> None:
