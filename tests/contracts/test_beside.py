@@ -36,12 +36,17 @@ async def test_a_conversation_goes_on_while_its_agent_works(
 
     sum_ = await stack.append(f"what is 2+2? {uuid.uuid4().hex} VERDICT:answered 4")
     assert said(await stack.outcome(sum_)) == "4"
-    how = f"how far are you? {uuid.uuid4().hex}"
-    far = await stack.append(f"{how} VERDICT:answered I wait for a file.")
-    assert said(await stack.outcome(far)) == "I wait for a file."
-    body = str(asked(cli.model, how))
-    line = body.partition(how)[0].rpartition("[remoteclaw ")[2]
-    assert "until test -e" in line.partition("doing")[2]  # the tool that runs
+
+    async def told_of_its_tool() -> str:
+        """Ask how far it is; return what the model is told, once that has the tool that runs."""
+        how = f"how far are you? {uuid.uuid4().hex}"
+        far = await stack.append(f"{how} VERDICT:answered I wait for a file.")
+        assert said(await stack.outcome(far)) == "I wait for a file."
+        body = str(asked(cli.model, how))
+        line = body.partition(how)[0].rpartition("[remoteclaw ")[2]
+        return body if "until test -e" in line.partition("doing")[2] else ""
+
+    body = await eventually(told_of_its_tool)  # codex tells of a command seconds after its start
     assert "my colour is green" in body
     more = await stack.append("and the tests too VERDICT:work I take them in.")
     if create_cli_runtime(cli.name).capabilities.steers:

@@ -126,7 +126,7 @@ PROMISED = {
         "usage": (None, "by? days?", "YYYY FFFF"),
         "terminals.open": (
             None,
-            "agent? name? session? prompt? subdir? cols? rows? force?",
+            "agent? name? session? prompt? subdir? cols? rows? resume? force?",
             "FYYY FFFF",
         ),
         "terminals.list": (None, "agent? state? limit?", "YYYY FFFF"),
