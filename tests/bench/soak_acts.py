@@ -17,13 +17,15 @@ from remoteclaw.messages import SessionKey
 from tests.bench.stage import Stage
 from tests.bench.terminals_resume import parked
 from tests.support.doors import Refused, RpcClient
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 from tests.support.watched import Screen
 
 __all__ = ["Seat", "Tally"]
 
 #: How long somebody looks at it, and how long it is left alone, at most, in seconds.
 WATCHED_S, ALONE_S = 8.0, 3.0
+#: How often a dialog is answered, and how long each answer may take, in seconds.
+KEYS, KEY_S = 5, 4.0
 #: How long a gateway may be away, in seconds: it was killed.
 AWAY_S = 60.0
 #: What a connection that is cut looks like.
@@ -120,13 +122,13 @@ class Seat:
         found: dict[str, Any] = await client.call("terminals.get", {"sid": self.sid})
         return found
 
-    async def _is(self, client: RpcClient, *activities: str) -> None:
+    async def _is(self, client: RpcClient, *activities: str, within_s: float = HANG_S) -> None:
         """Wait until the program says one of these."""
 
         async def is_told() -> bool:
             return (await self._told(client))["activity"] in activities
 
-        await eventually(is_told)
+        await eventually(is_told, within_s=within_s)
 
     # -- what people do ------------------------------------------------------------------------
 
@@ -161,10 +163,15 @@ class Seat:
                 await self._answer(client)
 
     async def _answer(self, client: RpcClient) -> None:
-        """Answer a dialog, if one is open."""
-        if (await self._told(client))["activity"] == "waiting":
+        """Answer a dialog, if one is open; codex drops a key that comes while it opens."""
+        if (await self._told(client))["activity"] != "waiting":
+            return
+        for _ in range(KEYS):
             await client.call("terminals.key", {"sid": self.sid, "key": "enter"})
-            await self._is(client, "idle")
+            with contextlib.suppress(AssertionError):
+                await self._is(client, "idle", within_s=KEY_S)
+                return
+        await self._is(client, "idle")
 
     async def _input(self) -> None:
         """A text is typed for somebody, where it is idle."""
