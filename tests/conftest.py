@@ -1,5 +1,6 @@
 """Fixtures of all tests: private directories, real servers, real workers."""
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -14,8 +15,11 @@ from hypothesis import settings
 from redis.asyncio import Redis
 
 from remoteclaw.config.home import Home
+from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts, open_redis
+from remoteclaw.host.process import is_alive
+from remoteclaw.tty.holding import end
 from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.doors import gateway_process
@@ -23,8 +27,9 @@ from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack
 from tests.support.telegram import Telegram, TelegramBot
 
-#: Set by CI: what is missing there is a failure, not a reason to skip.
+#: Set before a release: run the tests that are marked `thorough`, too.
 THOROUGH = os.environ.get("REMOTECLAW_TEST_THOROUGH") == "1"
+#: Set by CI: what is missing there is a failure, not a reason to skip.
 REQUIRED = os.environ.get("REMOTECLAW_REQUIRE_CLIS") == "1"
 
 PROGRAMS = installed_servers()
@@ -153,6 +158,25 @@ async def stack(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[St
     await stack.start()
     yield stack
     await stack.stop()
+
+
+@pytest.fixture
+async def swept(stack: Stack) -> AsyncIterator[Stack]:
+    """A stack whose sweeper frees the sessions of dead owners at once."""
+
+    async def sweep() -> None:
+        while True:
+            with contextlib.suppress(RedisUnavailable):  # a busy machine is slow to answer
+                await stack.fleet.sweeper.release_dead(stack.home.host_id, is_alive)
+                await stack.fleet.sweeper.sweep()
+            await asyncio.sleep(0.05)
+
+    sweeping = asyncio.create_task(sweep())
+    yield stack
+    sweeping.cancel()
+    await asyncio.wait((sweeping,))
+    for held in await stack.fleet.terminals.held(stack.home.host_id):
+        await end(held, interrupt=False)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ GONE = 3
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How it ended."""
+    """How `attach` ended."""
 
     status: int
     """The exit status."""
@@ -66,9 +66,9 @@ class Attachment:
         self._note = ""
         self._note_ends: asyncio.TimerHandle | None = None
         self._offered = ""
-        """What the program has offered for the clipboard."""
+        """The text that the program offers for the clipboard."""
         self._beside: list[str] = []
-        """What is written with the next picture: a bell, what was copied."""
+        """Control sequences to write with the next picture: a bell, a copied text."""
         self._wheel = WHEEL_OFF
         self._is_dirty, self._is_resized = asyncio.Event(), asyncio.Event()
         self._is_asking = False
@@ -126,17 +126,17 @@ class Attachment:
 
     @property
     def is_reader(self) -> bool:
-        """Whether nothing that is typed goes anywhere."""
+        """Whether this viewer only reads: its keys are dropped."""
         return self._is_reader
 
     @property
     def view(self) -> View:
-        """What the person sees of it."""
+        """The part of the screen that the window shows."""
         return self._view
 
     @property
     def height(self) -> int:
-        """How many rows of it the window has room for."""
+        """The rows of the window without the status line."""
         return max(self._window.size[1] - 1, 1)
 
     def leave(self, end: End | None = None) -> None:

@@ -66,12 +66,12 @@ class Far:
         self.record: dict[str, Any] = {}
         """The terminal, as the gateway tells of it."""
         self.away = ""
-        """What keeps the gateway from answering."""
+        """The reason why the gateway does not answer; empty if it does."""
         self.is_writer = False
-        """Whether the keyboard is ours."""
+        """Whether this viewer is the writer."""
         self.wants_keyboard = False
         self.has_waited = False
-        """Whether it was opened behind a turn that ran."""
+        """Whether the terminal had to wait for a running turn."""
         self.gone: asyncio.Future[dict[str, Any] | None] = (
             asyncio.get_running_loop().create_future()
         )

@@ -24,7 +24,7 @@ class Status:
     is_reader: bool = False
     """Whether this was started to look only."""
     is_writer: bool = False
-    """Whether the keyboard is ours."""
+    """Whether this viewer is the writer."""
     is_away: bool = False
     """Whether the gateway is."""
     note: str = ""
@@ -32,7 +32,7 @@ class Status:
     cut: str = ""
     is_back: bool = False
     is_waiting: bool = False
-    """Whether it was opened behind a turn that runs."""
+    """Whether the terminal waits for a running turn."""
 
     def line(self, cols: int) -> tuple[Run, ...]:
         """Return it as runs: words on the left, whose terminal it is on the right."""

@@ -1,19 +1,13 @@
 """Terminals with the agents' own programs, over the gateway."""
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.host.process import is_alive
 from remoteclaw.messages import SessionKey
-from remoteclaw.tty.holding import end
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
 from tests.support.dialogs import ESCALATED
@@ -22,25 +16,6 @@ from tests.support.stack import Stack, said
 from tests.support.terminals import used_before
 from tests.support.waiting import eventually
 from tests.support.watched import watching
-
-
-@pytest.fixture
-async def swept(stack: Stack) -> AsyncIterator[Stack]:
-    """A stack whose sweeper frees the sessions of dead owners at once."""
-
-    async def sweep() -> None:
-        while True:
-            with contextlib.suppress(RedisUnavailable):  # a busy machine is slow to answer
-                await stack.fleet.sweeper.release_dead(stack.home.host_id, is_alive)
-                await stack.fleet.sweeper.sweep()
-            await asyncio.sleep(0.05)
-
-    sweeping = asyncio.create_task(sweep())
-    yield stack
-    sweeping.cancel()
-    await asyncio.wait((sweeping,))
-    for held in await stack.fleet.terminals.held(stack.home.host_id):
-        await end(held, interrupt=False)
 
 
 async def becomes(client: RpcClient, sid: str, activity: str) -> dict[str, Any]:

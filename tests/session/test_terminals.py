@@ -13,12 +13,10 @@ import orjson
 import pytest
 
 from remoteclaw.config.model import TerminalsConfig
-from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.terminal_state import Held, TerminalRecord
 from remoteclaw.holder.terminal_client import Ended, Output, TerminalClient
-from remoteclaw.host.process import is_alive
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.tty.holding import Holding, end, end_unheld
 from tests.conftest import required
@@ -36,25 +34,6 @@ SESSION_OF = "alice"
 @pytest.fixture
 def cli(model_server: ModelServerProcess) -> AgentCli:
     return required("claude", model_server)
-
-
-@pytest.fixture
-async def swept(stack: Stack) -> AsyncIterator[Stack]:
-    """A stack whose sweeper frees the sessions of dead owners at once."""
-
-    async def sweep() -> None:
-        while True:
-            with contextlib.suppress(RedisUnavailable):  # a busy machine is slow to answer
-                await stack.fleet.sweeper.release_dead(stack.home.host_id, is_alive)
-                await stack.fleet.sweeper.sweep()
-            await asyncio.sleep(0.05)
-
-    sweeping = asyncio.create_task(sweep())
-    yield stack
-    sweeping.cancel()
-    await asyncio.wait((sweeping,))
-    for held in await stack.fleet.terminals.held(stack.home.host_id):
-        await end(held, interrupt=False)
 
 
 async def configure(stack: Stack, cli: AgentCli, directory: Path, **more: Any) -> None:
