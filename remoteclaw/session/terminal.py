@@ -244,7 +244,8 @@ async def _until_started(client: TerminalClient) -> str | None:
 
 def _ended_at_start(status: int | None, printed: bytes) -> str:
     """Return the sentence about a program that ended when it had hardly begun."""
-    words = " ".join(_ESCAPES.sub(b" ", printed).decode(errors="replace").split())
+    text = _ESCAPES.sub(b" ", printed).decode(errors="replace")
+    words = " ".join(word for word in text.split() if any(map(str.isalnum, word)))  # no drawing
     said = "".join(filter(str.isprintable, words))[-MOST_SAID:] or "it said nothing"
     what = "" if status is None else f" (status {status})"
     return f"The program ended at its start{what}: {said}"

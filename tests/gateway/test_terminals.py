@@ -187,6 +187,9 @@ async def test_a_message_waits_for_who_watches_and_then_takes_the_turn(stack: St
     token = own_token(stack)
     async with held_terminal(stack) as held, opened(stack) as door:
         await ready(door, held)
+        os.utime(held.place.files, (0, 0))  # it is open for hours
+        await forget_old(stack.home.terminals, stack.fleet.terminals.is_open)
+        assert (stack.home.terminals / held.sid).exists()
         async with watching(door, token, held.sid) as ada:
             accepted = await write_in_chat(stack, held, "hello")
 

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a drawing in the place of a program's last words",
+        before=" if any(map(str.isalnum, word)))",
+        after=")",
+        test="test_a_program_that_ends_at_its_start_is_told_in_its_words",
+    ),
+    Mutant(
         "an answer beside a turn to each word in a group",
         before='return entry.origin == "chat" and not _is_overheard(entry)',
         after='return entry.origin == "chat"',

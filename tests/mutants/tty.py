@@ -208,6 +208,12 @@ MUTANTS = (
         test="test_a_message_waits_for_who_watches_and_then_takes_the_turn",
     ),
     Mutant(
+        "files that are taken from a terminal that is open for more than an hour",
+        before="if not await is_open(directory.name):",
+        after="if True:",
+        test="test_a_message_waits_for_who_watches_and_then_takes_the_turn",
+    ),
+    Mutant(
         "files of terminals that are kept for good",
         before="found += [directory] if time.time() - changed > KEPT_S else []",
         after="pass",

@@ -182,7 +182,9 @@ async def test_a_program_that_ends_at_its_start_is_told_in_its_words(
 ) -> None:
     stack = swept
     script = directory / "agent"
-    script.write_text("#!/bin/sh\nprintf '\\033[31mNo conversation\\033[0m found\\n'\nexit 1\n")
+    script.write_text(
+        "#!/bin/sh\nprintf '....... ▄██ *\\n\\033[31mNo conversation\\033[0m found\\n'\nexit 1\n"
+    )
     script.chmod(0o755)
     workspace = directory / "workspace"
     workspace.mkdir()
