@@ -50,6 +50,10 @@ class Place:
         found = {"runtime": self.runtime, "workspace": self.workspace, "places": self.places}
         return orjson.dumps(found).decode()
 
+    def encode(self) -> bytes:
+        """Return it as the session's state keeps it."""
+        return orjson.dumps(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalRecord:

@@ -1,10 +1,7 @@
 """The writes of a turn that opens a terminal."""
 
 import uuid
-from dataclasses import asdict
 from typing import TYPE_CHECKING
-
-import orjson
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import GRACE_MS
@@ -29,14 +26,14 @@ class TerminalTurn:
             {},
             {
                 "turn": place.turn,
-                "place": orjson.dumps(asdict(place)),
+                "place": place.encode(),
                 "outcomes": keys.outcome_prefix(self._lease.sid),
                 "detail": f"a terminal of {place.runtime}",
             },
         )
 
-    async def hold(self, turn: str, holder: str, *, hold_s: float) -> str:
-        """Give the lease to a holder's process; return its epoch.
+    async def hold(self, place: Place, holder: str, *, hold_s: float) -> str:
+        """Give the lease to the holder's process of a place; return its epoch.
 
         From here on the lease is another one's, and so is every write.
         """
@@ -44,11 +41,12 @@ class TerminalTurn:
         lease.is_given_away = True
         epoch: bytes = await lease.run_fenced(
             "hold",
-            {"active": keys.ACTIVE, "record": keys.terminal(lease.sid)},
+            {"active": keys.ACTIVE},
             {
                 "nonce": uuid.uuid4().hex,
                 "sid": lease.sid,
-                "turn": turn,
+                "turn": place.turn,
+                "place": place.encode(),
                 "holder": f"{lease.host} {holder}",
                 "hold_ms": int(hold_s * 1000),
                 "grace_ms": GRACE_MS,

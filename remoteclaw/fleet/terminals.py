@@ -234,6 +234,11 @@ class Terminals:
         )
         return Renewed(stop.decode(), said.decode(), newest.decode(), sent_at)
 
+    async def is_placed(self, sid: str, path: str) -> bool:
+        """Return whether the turn of a session has its terminal where a holder listens."""
+        place = await self._scripts.call(self._scripts.client.hget, keys.state(sid), "terminal")
+        return place is not None and orjson.loads(place)["path"] == path
+
     # -- what cockpits are told ----------------------------------------------------------------
 
     async def note(

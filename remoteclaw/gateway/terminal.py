@@ -225,7 +225,7 @@ class HeldTerminal:
             try:
                 await self._tend_once()
             except LeaseLost:
-                return  # it is another owner's by now, and ended
+                self._renew_at = 0.0  # it ends, or is its holder's again in a moment
             except (RedisUnavailable, RedisRefused, OSError):
                 pass  # it works on, and is told later
             with contextlib.suppress(TimeoutError):

@@ -16,7 +16,7 @@ from remoteclaw.clock import boottime, now_ms
 from remoteclaw.config.home import Home, private_directory
 from remoteclaw.config.model import Config
 from remoteclaw.errors import AgentUnavailable, ConfigError, ErrorCategory, StateDirectoryError
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.lease import KILL_AT, Lease
 from remoteclaw.fleet.terminal_state import Place
 from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.fleet.terminals import Terminals
@@ -34,7 +34,7 @@ from remoteclaw.host.load import Overloaded, check_load
 from remoteclaw.host.process import end_orphans
 from remoteclaw.messages import TerminalWish
 from remoteclaw.protocols import TerminalProgram
-from remoteclaw.runtimes import create_cli_runtime
+from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.launch import LIFELINE, UP_PREFIX
@@ -108,8 +108,8 @@ class TerminalOpening:
         program = create_cli_runtime(prepared.spec.runtime).terminal
         if program is None:
             raise AgentUnavailable(
-                f"{prepared.spec.runtime} has no program for terminals: claude, codex, gemini and "
-                "opencode do.",
+                f"{prepared.spec.runtime} has no program for terminals; "
+                f"{', '.join(name for name in CLIS if create_cli_runtime(name).terminal)} do.",
                 category=ErrorCategory.NOT_INSTALLED,
             )
         if prepared.is_fork:
@@ -176,7 +176,7 @@ class TerminalOpening:
                 rows=wish.rows,
                 idle_s=self._config.terminals.idle_s,
             )
-            await self._hold(turn.id, held)
+            await self._hold(place, held)
         except (OSError, EOFError, LaunchFailed, StateDirectoryError) as error:
             why = str(error) or type(error).__name__
             raise AgentUnavailable(
@@ -186,7 +186,7 @@ class TerminalOpening:
         finally:
             os.close(cwd_fd)
 
-    async def _hold(self, turn: str, launch: TerminalLaunch) -> None:
+    async def _hold(self, place: Place, launch: TerminalLaunch) -> None:
         """Start a program, stay until it is there, and give the lease to its holder."""
         hold_s = self._config.terminals.hold_s
         client = None
@@ -195,8 +195,8 @@ class TerminalOpening:
             if (ended := await _until_started(client)) is not None:
                 raise AgentUnavailable(ended, category=ErrorCategory.NOT_INSTALLED)
             sent_at = boottime()
-            await self._own.hold(turn, client.holder, hold_s=hold_s)
-            client.beat(sent_at + 0.9 * hold_s)
+            await self._own.hold(place, client.holder, hold_s=hold_s)
+            client.beat(sent_at + KILL_AT * hold_s)
         finally:
             if client:
                 client.close()

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost
-from remoteclaw.fleet import keys
-from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.lease import KILL_AT
 from remoteclaw.fleet.terminal_state import Held, Renewed
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.holder.runs import listens
@@ -20,10 +19,8 @@ from remoteclaw.holder.terminal_client import ENDED, beat_terminal, end_terminal
 from remoteclaw.host.process import end_orphans, is_alive
 from remoteclaw.messages import stream_order
 
-__all__ = ["KILL_AT", "Holding", "end", "end_unheld", "forget_old", "is_stopped", "renew"]
+__all__ = ["Holding", "end", "end_unheld", "forget_old", "is_stopped", "renew"]
 
-#: The part of a lease after which the holder ends its program.
-KILL_AT = 0.9
 #: How many times a lease is renewed in its time.
 RENEWALS = 20
 #: How old a terminal may be that no session knows, in seconds: it is just starting.
@@ -65,13 +62,16 @@ class Holding:
 async def renew(terminals: Terminals, held: Held, *, hold_s: float) -> Renewed:
     """Renew a terminal's lease, and let its holder live for that time.
 
-    One that is another owner's by now is ended, and `LeaseLost` raised.
+    Raises `LeaseLost` if it is not the holder's. The terminal is ended then, unless its turn still
+    runs: whoever has that ends it, or a server that has lost its last second is about to be told
+    again whose the lease is.
     """
     try:
         renewed = await terminals.renew(held, hold_s=hold_s)
     except LeaseLost:
-        log.warning("session %s has another owner: its terminal is ended", held.sid[:8])
-        await end(held)
+        if not await terminals.is_placed(held.sid, held.place.path):
+            log.warning("session %s has another owner: its terminal is ended", held.sid[:8])
+            await end(held)
         raise
     await beat_terminal(
         Path(held.place.path), key=held.place.key, deadline=renewed.sent_at + KILL_AT * hold_s
@@ -94,7 +94,7 @@ async def end(held: Held, *, interrupt: bool = True) -> None:
     await asyncio.to_thread(end_orphans, path.parent)
 
 
-async def end_unheld(scripts: Scripts, runs: Path) -> int:
+async def end_unheld(terminals: Terminals, runs: Path) -> int:
     """End the terminals on this host that no session knows; return how many there were.
 
     A server that has lost its last second of writes may have forgotten one.
@@ -105,8 +105,7 @@ async def end_unheld(scripts: Scripts, runs: Path) -> int:
             sid = await asyncio.to_thread(_known_by, run)
             if sid is None:
                 continue
-            told = await scripts.call(scripts.client.hget, keys.state(sid), "terminal")
-            if told is None or str(run / "holder.sock").encode() not in told:
+            if not await terminals.is_placed(sid, str(run / "holder.sock")):
                 log.warning("a terminal is ended that session %s does not know", sid[:8])
                 await asyncio.to_thread(end_orphans, run)
                 count += 1

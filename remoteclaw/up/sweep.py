@@ -40,7 +40,7 @@ async def _sweep_host(fleet: Fleet, home: Home, config: Config) -> None:
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             await fleet.sweeper.release_dead(home.host_id, is_alive, end_left=end_strays)
             await holding.look(hold_s=current().terminals.hold_s)
-            await end_unheld(fleet.scripts, home.runs)
+            await end_unheld(fleet.terminals, home.runs)
             await forget_old(home.terminals, fleet.terminals.is_open)
         await asyncio.sleep(SWEEP_HOST_S)
         try:

@@ -288,7 +288,7 @@ async def test_hold(lossy: tuple[Fleet, Proxy]) -> None:
     await own.place(place_of(turn))
     lost = lose(proxy, "hold")
 
-    epoch = await own.hold(turn, "1 2 3", hold_s=60)
+    epoch = await own.hold(place_of(turn), "1 2 3", hold_s=60)
 
     assert lost.reached.is_set()
     (held,) = await fleet.terminals.held("here")
@@ -299,7 +299,7 @@ async def test_renew_held(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     _, own, turn = await opened(fleet)
     await own.place(place_of(turn))
-    await own.hold(turn, "1 2 3", hold_s=60)
+    await own.hold(place_of(turn), "1 2 3", hold_s=60)
     (held,) = await fleet.terminals.held("here")
     lost = lose(proxy, "renew_held")
 
@@ -314,7 +314,7 @@ async def test_terminal_stop(lossy: tuple[Fleet, Proxy]) -> None:
     lease, own, turn = await opened(fleet)
     assert not await fleet.terminals.stop(lease.sid)
     await own.place(place_of(turn))
-    await own.hold(turn, "1 2 3", hold_s=60)
+    await own.hold(place_of(turn), "1 2 3", hold_s=60)
     lost = lose(proxy, "terminal_stop")
 
     assert await fleet.terminals.stop(lease.sid)

@@ -563,7 +563,7 @@ class FleetMachine(RuleBasedStateMachine):
         stale, _ = self.is_fenced(session, owner, own.place(place))
         assert stale == (owner.epoch != session.epoch)
         stale, epoch = self.is_fenced(
-            session, owner, own.hold(turn, "1 2 3", hold_s=HOLD_MS / 1000)
+            session, owner, own.hold(place, "1 2 3", hold_s=HOLD_MS / 1000)
         )
         if stale:
             return

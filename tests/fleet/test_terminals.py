@@ -44,7 +44,7 @@ async def held(fleet: Fleet) -> tuple[Lease, Held]:
     assert await lease.turns.begin([accepted.entry_id])
     own = TerminalTurn(lease)
     await own.place(place_of(accepted.entry_id))
-    await own.hold(accepted.entry_id, "1 2 3", hold_s=HOLD_S)
+    await own.hold(place_of(accepted.entry_id), "1 2 3", hold_s=HOLD_S)
     (found,) = await fleet.terminals.held("here")
     return lease, found
 
@@ -68,6 +68,27 @@ async def test_a_late_renewal_of_the_worker_is_refused_and_changes_nothing(fleet
     await let_pass(fleet, 60_000)
     await fleet.sweeper.sweep()
     assert await fleet.leases.acquire(lease.sid, worker="other", host="here") is None
+    assert (await fleet.terminals.renew(found, hold_s=HOLD_S)).newest == found.place.turn
+
+
+async def test_a_server_that_has_lost_it_gives_the_same_lease_again(fleet: Fleet) -> None:
+    """Whoever looks after the terminal goes on; also where it was started is written again."""
+    accepted, _ = await opened(fleet)
+    lease = await acquire(fleet, accepted)
+    assert await lease.turns.begin([accepted.entry_id])
+    own, client = TerminalTurn(lease), fleet.scripts.client
+    before = await client.dump(keys.state(lease.sid))
+    await own.place(place_of(accepted.entry_id))
+    await own.hold(place_of(accepted.entry_id), "1 2 3", hold_s=HOLD_S)
+    (found,) = await fleet.terminals.held("here")
+    assert before is not None
+
+    await client.restore(keys.state(lease.sid), 0, before, replace=True)
+    with pytest.raises(LeaseLost):
+        await fleet.terminals.renew(found, hold_s=HOLD_S)
+    await own.hold(place_of(accepted.entry_id), "1 2 3", hold_s=HOLD_S)
+
+    assert await fleet.terminals.held("here") == [found]
     assert (await fleet.terminals.renew(found, hold_s=HOLD_S)).newest == found.place.turn
 
 

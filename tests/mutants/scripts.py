@@ -19,9 +19,23 @@ def _unfenced(script: str) -> Mutant:
 MUTANTS = (
     Mutant(
         "a terminal that has the epoch of the worker before",
-        before="local epoch = string.format('%.0f', math.max(now, tonumber(args.epoch) + 1))",
-        after="local epoch = args.epoch",
+        before="tonumber(args.epoch) + 1)",
+        after="tonumber(args.epoch))",
         test="test_a_late_renewal_of_the_worker_is_refused_and_changes_nothing",
+        within="hold",
+    ),
+    Mutant(
+        "a terminal whose lease has another epoch when it is asked for again",
+        before="string.format('%.0f', tonumber(args.epoch) + 1)",
+        after="string.format('%.0f', now_ms())",
+        test="test_a_server_that_has_lost_it_gives_the_same_lease_again",
+        within="hold",
+    ),
+    Mutant(
+        "a terminal that is held where nobody knows",
+        before="'held', args.holder, 'terminal', args.place,",
+        after="'held', args.holder,",
+        test="test_a_server_that_has_lost_it_gives_the_same_lease_again",
         within="hold",
     ),
     Mutant(

@@ -13,12 +13,14 @@ import orjson
 import pytest
 
 from remoteclaw.config.model import TerminalsConfig
+from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.terminal_state import Held, TerminalRecord
 from remoteclaw.holder.terminal_client import Ended, Output, TerminalClient
+from remoteclaw.host.process import is_alive
 from remoteclaw.messages import SessionKey, TerminalWish
-from remoteclaw.tty.holding import Holding, end, end_unheld
+from remoteclaw.tty.holding import Holding, end, end_unheld, renew
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.processes import children, marked_processes
@@ -282,6 +284,27 @@ async def test_a_stopped_terminal_is_ended_by_the_sweep(
     assert (await record_of(stack, accepted)).state == "parked"
 
 
+async def test_a_terminal_whose_lease_is_lost_is_ended_once_its_turn_is_over(
+    swept: Stack, cli: AgentCli, directory: Path
+) -> None:
+    """Until then a server may have lost its last second, and be told again whose it is."""
+    stack = swept
+    await configure(stack, cli, directory)
+    accepted = await open_terminal(stack)
+    held = await held_by(stack, accepted)
+    state, client = keys.state(held.sid), stack.fleet.scripts.client
+    await client.hincrby(state, "epoch", 1)
+
+    with pytest.raises(LeaseLost):
+        await renew(stack.fleet.terminals, held, hold_s=HOLD_S)
+    assert is_alive(held.holder)
+
+    await client.hdel(state, "terminal")
+    with pytest.raises(LeaseLost):
+        await renew(stack.fleet.terminals, held, hold_s=HOLD_S)
+    await eventually(lambda: not is_alive(held.holder))
+
+
 async def test_a_terminal_that_no_session_knows_is_ended(
     swept: Stack, cli: AgentCli, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,11 +313,11 @@ async def test_a_terminal_that_no_session_knows_is_ended(
     accepted = await open_terminal(stack)
     held = await held_by(stack, accepted)
     monkeypatch.setattr("remoteclaw.tty.holding.YOUNG_S", 0.0)
-    assert await end_unheld(stack.fleet.scripts, stack.home.runs) == 0
+    assert await end_unheld(stack.fleet.terminals, stack.home.runs) == 0
 
     await stack.fleet.scripts.client.flushall()
 
-    assert await end_unheld(stack.fleet.scripts, stack.home.runs) == 1
+    assert await end_unheld(stack.fleet.terminals, stack.home.runs) == 1
     async with asyncio.timeout(HANG_S):
         client = await TerminalClient.attach(Path(held.place.path), key=held.place.key)
         assert client is None or isinstance(await client.read(), Ended)

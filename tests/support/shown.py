@@ -282,7 +282,7 @@ async def held_terminal(stack: Stack, *, thread: str | None = None) -> AsyncIter
         deadline=boottime() + 3600,
     )
     try:
-        await turn.hold(place.turn, client.holder, hold_s=limits.hold_s)
+        await turn.hold(place, client.holder, hold_s=limits.hold_s)
         client.close()
         (held,) = [
             each for each in await stack.fleet.terminals.held(host) if each.sid == session.sid

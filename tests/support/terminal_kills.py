@@ -160,7 +160,7 @@ class Walk:
                     self.stack.home.host_id, owner_lives, end_left=end_strays
                 )
                 await holding.look(hold_s=HOLD_S)
-                await end_unheld(self._fleet.scripts, self.stack.home.runs)
+                await end_unheld(self._fleet.terminals, self.stack.home.runs)
                 await self._fleet.sweeper.sweep()
             await asyncio.sleep(0.3)
 

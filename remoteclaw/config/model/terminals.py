@@ -24,8 +24,6 @@ class TerminalsConfig(Section):
     0 for any."""
     min_memory_mb: Annotated[int, BY_PEOPLE] = Field(default=500, ge=0, le=1_000_000)
     """Megabytes of memory that have to be available to open one."""
-    start_s: Annotated[float, BY_PEOPLE] = Field(default=60, ge=5, le=600)
-    """Seconds after which a program that has printed nothing is ended."""
     idle_s: Annotated[float, BY_PEOPLE] = Field(default=1800, ge=60, le=7 * 86_400)
     """Seconds after which one that is idle, and that nobody watches, is parked."""
     waiting_s: Annotated[float, BY_PEOPLE] = Field(default=86_400, ge=60, le=7 * 86_400)
