@@ -1,9 +1,9 @@
 """The names of all keys in Redis.
 
 Keys of one session share the hash tag `{sid}`.
-Scripts build none of them but are given all they touch, except where the name is known only inside:
-an entry's outcome and a swept session's state (they get the prefix), the queue of a host, and what
-belongs to the sessions that a session has started.
+Scripts are given those that they touch, except where the name is known only inside: an entry's
+outcome and a swept session's state (they get the prefix), the queue of a host, an ended
+conversation's record, and what belongs to other sessions.
 """
 
 import hashlib
@@ -408,7 +408,8 @@ def terminal_events(sid: str) -> str:
 
 def terminal_opens(who: str) -> str:
     """Hash: how often a person may open a terminal now, and since when; until it is full again."""
-    return f"rc:opens:{quote(who, safe='')}"
+    person = quote(who, safe="")
+    return f"rc:opens:{person}"
 
 
 def account(provider: str, account: str) -> str:

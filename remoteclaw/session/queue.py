@@ -1,8 +1,9 @@
 """The queue: what is answered next and together, what joins or interrupts a turn, and the pauses.
 
 Pure functions of frozen values: their callers do the I/O.
-Two decisions are made elsewhere: `append.lua` stops a turn as it accepts `/stop`, and `begin.lua`
-repeats a recorded batch as it was recorded.
+Three decisions are made elsewhere: `append.lua` stops a turn as it accepts `/stop`, `begin.lua`
+repeats a recorded batch as it was recorded, and in the mode `aside` the agent says what becomes of
+a message (`bridge/asides.py`).
 """
 
 import itertools

@@ -15,6 +15,7 @@ from remoteclaw.config.model import Config, Profile
 from remoteclaw.config.tool_policy import Subject, allowed
 from remoteclaw.gateway import methods
 from remoteclaw.tools import catalog
+from tests.gateway.test_matrix import AGENTS, OPERATORS
 from tests.support.agents import ROOT
 from tests.support.doors import Answer, calling, opened
 from tests.support.promised import Promise, schema_of
@@ -102,5 +103,6 @@ def test_the_row_of_the_guide_is_right(added: catalog.Tool) -> None:
     schema = schema_of(added)
 
     assert (row.tool, row.parameters.split()) == (added.tool, schema["required"])
-    assert (row.rights, added.scope, added.owner_only) == ("YYY YYFT", "read", False)
+    assert [len(part) for part in row.rights.split()] == [len(OPERATORS), len(AGENTS)]
+    assert (row.rights, added.scope, added.owner_only) == ("YYYY YYFT", "read", False)
     assert schema["properties"]["place"]["description"] == "A town, such as Oslo."

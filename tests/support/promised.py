@@ -21,9 +21,9 @@ class Promise:
     parameters: str
     """The names of its parameters; a ? marks one that may be left out."""
     rights: str
-    """What comes of a call by an operator with the scope read, write, admin; and by an agent: in a
-    turn of the owner, a stranger, a person with the profile `limited`, and between turns.
-    Y: answered. F: forbidden. T: no turn runs."""
+    """What comes of a call by an operator with the scope read, write, terminal, admin; and by an
+    agent: in a turn of the owner, a stranger, a person with the profile `limited`, and between
+    turns. Y: answered. F: forbidden. T: no turn runs."""
 
 
 #: Every method by its name.
