@@ -17,6 +17,7 @@ from typing import Any
 from remoteclaw.config.model import HooksConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.events import AgentUsage
+from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import McpSideEffects, SessionKey
 
 __all__ = [
@@ -134,8 +135,8 @@ async def _call(function: Callable[[Any], Any], event: Any) -> Any:
         if task and task.cancelling():  # we are asked to stop, and not something in the hook
             raise
         log.error("hook %s was cancelled by something in it", _name(function))
-    except (Exception, SystemExit):
-        log.exception("hook %s failed", _name(function))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - code of anybody's
+        log.error("hook %s failed: %s", _name(function), frames_of(error))
     return None
 
 

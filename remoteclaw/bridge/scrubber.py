@@ -12,6 +12,7 @@ from functools import cached_property
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from remoteclaw.config.model import Config
+from remoteclaw.config.secrets import declared_secrets
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import McpServerConfig
 
@@ -91,6 +92,8 @@ def secrets_of(config: Config) -> Iterator[str]:
     """Yield the values that a configuration declares secret."""
     for agent in config.agents.values():
         yield from secrets_of_agent(agent.env, agent.servers())
+    for section in (*config.channels.values(), config.gateway):
+        yield from (text for text in declared_secrets(section) if len(text) >= SHORTEST_NAMED)
     parts = urlsplit(config.redis.url or "")
     password = parts.netloc.rpartition("@")[0].partition(":")[2]
     options = (value for name, value in parse_qsl(parts.query) if "password" in name)

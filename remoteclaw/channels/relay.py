@@ -20,6 +20,7 @@ from remoteclaw.channels.working import ShowsWork
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import LeaseLost, RemoteClawError, Unsupported
 from remoteclaw.fleet.reader import ReplyReader
+from remoteclaw.host.logs import frames_of
 from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import (
     ChannelAdapter,
@@ -186,9 +187,9 @@ class _Rows:
             return failure(SLOW)
         except RemoteClawError as problem:
             return failure(str(problem))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - an adapter of anybody's
             # It is not tried again, and must not hold up the messages behind it.
-            log.exception("the operation %s failed", operation.name)
+            log.error("the operation %s failed: %s", operation.name, frames_of(error))
             return failure(f"The channel's adapter failed ({type(error).__name__}).")
 
     async def _done(self, operation: Operation) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from remoteclaw.config.rights import declared
 from remoteclaw.errors import ConfigError, did_you_mean
 
-__all__ = ["HIDDEN", "part", "redacted", "without_hidden"]
+__all__ = ["HIDDEN", "declared_secrets", "part", "redacted", "without_hidden"]
 
 #: What is shown in place of a secret.
 HIDDEN = "***"
@@ -30,6 +30,29 @@ def redacted(config: BaseModel) -> dict[str, Any]:
         is_shown = isinstance(value, BaseModel) if setting is None else not setting.secret
         shown[name] = _shown(value) if is_shown else _hidden(value)
     return shown
+
+
+def declared_secrets(config: BaseModel) -> Iterator[str]:
+    """Yield the texts of a configuration that are declared as secret."""
+    for name, field in type(config).model_fields.items():
+        value, setting = getattr(config, name), declared(field)
+        if isinstance(value, BaseModel):
+            yield from declared_secrets(value)
+        elif setting is not None and setting.secret:
+            yield from _texts(value)
+        elif isinstance(value, dict):
+            for one in value.values():
+                yield from declared_secrets(one) if isinstance(one, BaseModel) else ()
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            yield from (text for one in value.values() for text in _texts(one))
+        case list() | tuple():
+            yield from (text for one in value for text in _texts(one))
 
 
 def _shown(value: Any) -> Any:

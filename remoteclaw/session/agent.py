@@ -19,6 +19,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import FleetConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.holder.client import HolderClient
+from remoteclaw.host.logs import frames_of
 from remoteclaw.host.process import end_orphans
 from remoteclaw.messages import OWN_SERVER, McpServerConfig
 from remoteclaw.protocols import FILES, AgentProcess, AgentSpec
@@ -258,9 +259,8 @@ class AgentKeeper:
         self._fingerprint = state["fingerprint"]
         try:
             await self._connect(spec, None, fork=False, parked_state=state["agent"])
-        except Exception:
-            # Another version may have left the state. A new agent continues the conversation.
-            log.exception("a warm agent can't be taken over and is ended")
+        except Exception as error:  # noqa: BLE001 - another version may have left the state
+            log.error("a warm agent can't be taken over and is ended: %s", frames_of(error))
             await self._discard()
 
     async def _start(self, spec: AgentSpec, session_id: str | None, *, fork: bool) -> AgentProcess:

@@ -17,6 +17,10 @@ CONFIG = parse_config(
     [redis]
     url = "redis://bot:hunter2%21@redis.example.org:6379/0"
 
+    [channels.webhook]
+    url = "https://hooks.example.org/in"
+    token = "a horse of another colour"
+
     [agents.main.env]
     DEPLOY_TOKEN = "dep1"
     WEBHOOK = "https://hooks.example.org/T0/B1/abcdef"
@@ -62,6 +66,7 @@ def shown(text: str, most: int = 500) -> str:
         ("echo A1B2-C3D4-E5F6", "echo [secret]"),
         ("curl -H 'Authorization: Token quite-a-secret'", "curl -H 'Authorization: [secret]'"),
         ("curl -d quite-a-secret", "curl -d [secret]"),
+        ("sign 'a horse of another colour'", "sign '[secret]'"),
         # What the agent's environment has.
         ("curl -u ada:swordfish x", "curl -u ada:[secret] x"),
         ("echo 'correct\n horse\tbattery'", "echo '[secret]'"),

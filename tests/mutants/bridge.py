@@ -64,6 +64,12 @@ MUTANTS = (
         test="test_an_agent_that_ends_its_turn_with_a_question_open_is_ended",
     ),
     Mutant(
+        "a channel's secret in what is shown",
+        before="for section in (*config.channels.values(), config.gateway):",
+        after="for section in (config.gateway,):",
+        test="test_secrets_are_hidden_and_nothing_else",
+    ),
+    Mutant(
         "a secret in what is shown of a tool",
         before="scrubber.line(_telling(event.input, workspace), MOST_ARGUMENT)",
         after="_telling(event.input, workspace)",
