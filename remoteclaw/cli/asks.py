@@ -1,4 +1,4 @@
-"""What agents ask people for: the commands `asks`."""
+"""The commands `asks`: what agents ask people for."""
 
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -150,7 +150,7 @@ async def answer_ask(
 
     The first answer counts.
     """
-    from remoteclaw.commands.answering import answer_as_operator
+    from remoteclaw.commands.answers import answer_as_operator
 
     if reason and verdict != "deny":
         raise click.UsageError("--reason is for deny.")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.bridge.wanted import MOST_OF_WHOLE, as_seen
-from remoteclaw.commands.answering import answer_as_operator
+from remoteclaw.commands.answers import answer_as_operator
 from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.edit import PlannedChange
 from remoteclaw.config.home import Home

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
-from remoteclaw.commands.answering import carry_out_changes
+from remoteclaw.commands.answers import carry_out_changes
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable

@@ -13,7 +13,7 @@ from typing import Any
 
 from telegram import Bot
 
-from remoteclaw.commands.answering import answer_request
+from remoteclaw.commands.answers import answer_request
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turn_asks import TurnAsks

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from remoteclaw.commands.answering import ENDED, answer_request
+from remoteclaw.commands.answers import ENDED, answer_request
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet.request import Request, Verdict
 from remoteclaw.runtimes import CLIS

@@ -11,12 +11,8 @@ import pytest
 import tomlkit
 
 from remoteclaw.commands import Answer, Asked
-from remoteclaw.commands.answering import (
-    ENDED,
-    FOR_OWNERS,
-    carry_out_changes,
-    in_passing,
-)
+from remoteclaw.commands.answering import in_passing
+from remoteclaw.commands.answers import ENDED, FOR_OWNERS, carry_out_changes
 from remoteclaw.commands.configuring import carry_out
 from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.home import Home

@@ -11,13 +11,8 @@ import pytest
 from remoteclaw import commands
 from remoteclaw.bridge import Hooks
 from remoteclaw.commands import Asked
-from remoteclaw.commands.answering import (
-    ENDED,
-    NOT_YOURS,
-    TAKEN_BACK,
-    allow,
-    in_passing,
-)
+from remoteclaw.commands.answering import TAKEN_BACK, allow, in_passing
+from remoteclaw.commands.answers import ENDED, NOT_YOURS
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost
 from remoteclaw.events import PermissionEvent

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge.conduct import NOBODY_TO_ANSWER
-from remoteclaw.commands.answering import GONE
+from remoteclaw.commands.answers import GONE
 from remoteclaw.fleet import keys
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from remoteclaw import commands
-from remoteclaw.commands.answering import answer_request
+from remoteclaw.commands.answers import answer_request
 from remoteclaw.commands.asked import Asked
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from remoteclaw.commands.answering import answer_as_operator
+from remoteclaw.commands.answers import answer_as_operator
 from remoteclaw.gateway.asks import shown
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.tools import asks as contract

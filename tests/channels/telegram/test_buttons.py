@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.channels.arrival import ELSEWHERE
-from remoteclaw.commands.answering import GONE, NOT_YOURS
+from remoteclaw.commands.answers import GONE, NOT_YOURS
 from remoteclaw.fleet import keys
 from tests.support.asks import BODY, QUESTIONS, next_request, open_request
 from tests.support.bridges import acp_script, claude_script

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from remoteclaw.channels.arrival import ELSEWHERE
-from remoteclaw.commands.answering import NOT_YOURS
+from remoteclaw.commands.answers import NOT_YOURS
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.request import Request
 from remoteclaw.gateway.methods.chats import HANDLERS

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from remoteclaw.channels.webhook.signing import signed_headers
-from remoteclaw.commands.answering import NOT_YOURS
+from remoteclaw.commands.answers import NOT_YOURS
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods.chats import HANDLERS
