@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import orjson
 
 from remoteclaw.messages import SessionKey
 
+if TYPE_CHECKING:
+    from remoteclaw.tools.terminals import TerminalState
+
 __all__ = ["Event", "Held", "Place", "Renewed", "TerminalRecord"]
 
-State = Literal["starting", "live", "parked", "exited", "crashed", "lost"]
 #: The states of a terminal that is there.
 OPEN: frozenset[str] = frozenset(("starting", "live"))
 
@@ -57,14 +59,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalRecord:
-    """A terminal as people see it."""
+    """A terminal as people see it (`tools.terminals.Terminal`), and what is kept besides."""
 
     sid: str
     key: SessionKey
-    agent: str
     name: str
     host: str
-    state: State
+    state: "TerminalState"
     reason: str
     """Why it crashed; else empty."""
     needs: str
@@ -90,6 +91,11 @@ class TerminalRecord:
     """Where the CLI keeps the conversation, as `Place.where` says; empty before its first start."""
 
     @property
+    def agent(self) -> str:
+        """The session's agent."""
+        return self.key.agent
+
+    @property
     def is_open(self) -> bool:
         """Whether it is there, or about to be."""
         return self.state in OPEN
@@ -98,14 +104,12 @@ class TerminalRecord:
     def decode(cls, sid: str, fields: Mapping[bytes, bytes]) -> Self:
         """Return what is kept. Raises KeyError or ValueError if it can't be read."""
         text = {name.decode(): value.decode() for name, value in fields.items()}
-        session = SessionKey.parse(text["key"])
         return cls(
             sid=sid,
-            key=session,
-            agent=session.agent,
+            key=SessionKey.parse(text["key"]),
             name=text.get("name", ""),
             host=text.get("host", ""),
-            state=cast(State, text["state"]),
+            state=cast("TerminalState", text["state"]),
             reason=text.get("reason", ""),
             needs=text.get("needs", ""),
             activity=text.get("activity", "unknown"),

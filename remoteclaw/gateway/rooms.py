@@ -167,25 +167,10 @@ class Room:
 
 def terminal_of(record: TerminalRecord) -> Terminal:
     """Return a terminal as methods and events tell of it."""
-    return Terminal(
-        sid=record.sid,
+    return Terminal.of(
+        record,
         session_key=str(record.key),
-        agent=record.agent,
-        name=record.name,
-        host=record.host,
-        state=record.state,
         reason=record.reason or record.needs,
-        activity=record.activity,
-        waiting_for=record.waiting_for,
-        title=record.title,
         opened_by=record.by,
-        writer=record.writer,
-        viewers=record.viewers,
-        cols=record.cols,
-        rows=record.rows,
-        conversation=record.conversation,
         resumable=record.resumable and not record.is_open,
-        since_ms=record.since_ms,
-        opened_ms=record.opened_ms,
-        exit=record.exit,
     )

@@ -1,4 +1,4 @@
-"""What works for a session, as the gateway and the command line tell it."""
+"""The tasks and branches that work for a session, as the gateway and the command line show them."""
 
 from remoteclaw.bridge.work import doing_of
 from remoteclaw.fleet.work import WorkBelow
@@ -16,17 +16,13 @@ def tree_of(session_key: str, below: WorkBelow) -> TreeResult:
         session_key=session_key,
         at_ms=below.at_ms,
         work=tuple(
-            WorkItem(
+            WorkItem.of(
+                item,
                 run_id=item.run,
                 session_key=str(item.session),
                 parent=keys.get(item.parent, item.parent),
-                kind=item.kind,
-                label=item.label,
                 agent=item.session.agent,
-                state=item.state,
-                since_ms=item.since_ms,
                 seconds=item.age_ms / 1000,
-                host=item.host,
                 doing=doing_of(item) or None,
                 said=item.said or None,
                 progress=item.progress or None,

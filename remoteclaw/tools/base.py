@@ -1,7 +1,7 @@
 """The declaration of a method: its parameters, result, scope and effect."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -85,6 +85,12 @@ class Result(DescribedModel):
         validate_by_alias=False,
         serialize_by_alias=True,
     )
+
+    @classmethod
+    def of(cls, source: object, **more: Any) -> Self:
+        """Return a result with a source's attributes of the same names, but for those in `more`."""
+        names = cls.model_fields.keys() - more.keys()
+        return cls(**{name: getattr(source, name) for name in names}, **more)
 
     def told(self) -> dict[str, Any]:
         """Return it as JSON, without absent values; a required value that is null stays."""

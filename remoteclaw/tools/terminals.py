@@ -6,7 +6,7 @@ from pydantic import Field
 
 from remoteclaw.tools.base import Id, Limit, Method, Params, Result
 
-__all__ = ["METHODS"]
+__all__ = ["METHODS", "TerminalState"]
 
 #: The least and most columns and rows of a terminal.
 COLUMNS, ROWS = (20, 500), (5, 200)
@@ -15,6 +15,7 @@ Columns = Annotated[int, Field(ge=COLUMNS[0], le=COLUMNS[1])]
 Rows = Annotated[int, Field(ge=ROWS[0], le=ROWS[1])]
 Sid = Annotated[Id, Field(description="The session: its id or the start of it, its key or label.")]
 Byte = Annotated[int, Field(ge=0, le=255)]
+TerminalState = Literal["starting", "live", "parked", "exited", "crashed", "lost"]
 KeyName = Annotated[str, Field(min_length=1, max_length=40)]
 
 
@@ -28,7 +29,7 @@ class Terminal(Result):
     """What people call the session; empty where it has no name."""
     host: str
     """The host that has it."""
-    state: Literal["starting", "live", "parked", "exited", "crashed", "lost"]
+    state: TerminalState
     """`parked`: ended by us while it was idle; `exited`: it ended by itself; `lost`: its host is
     away for longer than its lease."""
     reason: str
@@ -87,7 +88,7 @@ class TerminalParams(Params):
 
 class ListTerminalsParams(Params):
     agent: Id | None = None
-    state: Literal["starting", "live", "parked", "exited", "crashed", "lost"] | None = None
+    state: TerminalState | None = None
     limit: Limit = 100
 
 

@@ -203,7 +203,7 @@ MUTANTS = (
     ),
     Mutant(
         "a reply to a card that says nothing",
-        before="meant = _numbered(request, text) or ((",
+        before="meant = numbered(request, text) or ((",
         after="meant = ((",
         test="test_a_number_counts_until_an_agent_has_written_below_the_card",
     ),
@@ -251,7 +251,7 @@ MUTANTS = (
     ),
     Mutant(
         "numbers of choices that an agent is told as they are",
-        before="verdict, words = _numbered(request, words) or (verdict, words)",
+        before="verdict, words = numbered(request, words) or (verdict, words)",
         after="pass",
         test="test_an_operator_answers_a_question_by_numbers",
     ),

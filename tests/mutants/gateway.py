@@ -775,14 +775,14 @@ MUTANTS = (
     ),
     Mutant(
         "a program that gets the keys that people have answered with",
-        before="replace(answer, words=words)",
-        after="answer",
+        before="Answered.of(answer, words=words)",
+        after="Answered.of(answer)",
         test="test_a_key_that_somebody_answers_with_is_in_no_list",
     ),
     Mutant(
         "a program that does not know what can be answered",
-        before="offered=tuple(request.offered),",
-        after="offered=(),",
+        before="unshown=request.unshown or None,",
+        after="unshown=request.unshown or None, offered=(),",
         test="test_an_operator_answers_a_question_by_numbers",
     ),
     Mutant(

@@ -118,15 +118,8 @@ async def _runs(call: Call, params: contract.RunsParams) -> contract.RunsResult:
         await _seen(call, params.job_id)
     return contract.RunsResult(
         runs=tuple(
-            contract.CronRun(
-                job_id=run.job_id,
-                due_ms=run.due_ms,
-                due=_in_zone(run.due_ms, _zone_of_agent(call, run.agent)) or "",
-                status=run.status,
-                run_id=run.run_id,
-                detail=run.detail,
-                is_manual=run.is_manual,
-                duration_ms=run.duration_ms,
+            contract.CronRun.of(
+                run, due=_in_zone(run.due_ms, _zone_of_agent(call, run.agent)) or ""
             )
             for run in runs[: params.limit]
         )
@@ -286,25 +279,16 @@ def _in_zone(at_ms: int | None, zone: str) -> str | None:
 def _shown(call: Call, job: Job) -> contract.CronJob:
     zone, schedule = _zone_of(call, job), job.schedule
     kinds = {"at": schedule.at, "every": schedule.every_s, "cron": schedule.cron, "tz": schedule.tz}
-    return contract.CronJob(
-        id=job.id,
-        name=job.name,
+    return contract.CronJob.of(
+        job,
         schedule={kind: value for kind, value in kinds.items() if value is not None},
-        message=job.message,
         session_key=str(job.session),
-        enabled=job.enabled,
-        created_ms=job.created_ms,
         next_run_ms=job.next_ms,
         next_run=_in_zone(job.next_ms, zone),
         last_run_ms=job.last_ms,
         last_run=_in_zone(job.last_ms, zone),
-        last_status=job.last_status,
         last_error=job.last_detail,
-        last_duration_ms=job.last_duration_ms,
-        failures=job.failures,
         is_running=job.running is not None,
-        misfire=job.misfire,
-        alert_after=job.alert_after,
     )
 
 

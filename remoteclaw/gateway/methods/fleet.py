@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 
 from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
@@ -86,13 +85,9 @@ def _served(view: WorkerView) -> tuple[str, ...]:
 
 def _worker(view: WorkerView, busy: Sequence[SessionView]) -> contract.Worker:
     session = next((one for one in busy if view.session and one.sid.startswith(view.session)), None)
-    return contract.Worker(
-        name=view.name,
-        pid=view.pid,
-        host=view.host,
-        state=view.state,
+    return contract.Worker.of(
+        view,
         lanes=_served(view),
-        is_ours=view.is_ours,
         session_key=str(session.key) if session else None,
         since_ms=session.busy_since_ms if session else None,
     )
@@ -101,17 +96,12 @@ def _worker(view: WorkerView, busy: Sequence[SessionView]) -> contract.Worker:
 async def _at_work(fleet: Fleet, busy: Sequence[SessionView]) -> tuple[contract.SessionAtWork, ...]:
     waiting_since = await fleet.sessions.waiting_since(busy)
     return tuple(
-        contract.SessionAtWork(
+        contract.SessionAtWork.of(
+            view,
             key=str(view.key),
             agent=view.key.agent,
-            label=view.label,
-            title=view.title,
             state="running" if view.status == "running" else "scheduled",
-            lane=view.lane,
-            waiting=view.waiting,
             since_ms=view.busy_since_ms if view.status == "running" else since,
-            postponed=view.postponed,
-            postponed_until_ms=view.postponed_until_ms,
         )
         for view, since in zip(busy, waiting_since, strict=True)
     )
@@ -131,14 +121,10 @@ async def _warm(fleet: Fleet, home: Home) -> tuple[contract.WarmAgent, ...]:
 
 
 def _adapter(state: AccountState) -> contract.Adapter:
-    return contract.Adapter(
-        account=state.account,
-        state=state.state,
-        name=state.name,
-        problem=state.problem,
-        waiting=state.waiting,
-        by=contract.AdapterProcess(**asdict(state.by)) if state.by else None,
-        standbys=tuple(contract.AdapterProcess(**asdict(one)) for one in state.standbys),
+    return contract.Adapter.of(
+        state,
+        by=contract.AdapterProcess.of(state.by) if state.by else None,
+        standbys=tuple(map(contract.AdapterProcess.of, state.standbys)),
     )
 
 
@@ -154,14 +140,10 @@ async def _letters(call: Call, params: contract.LettersParams) -> contract.Lette
 
 
 def _letter(letter: DeadLetter) -> contract.Letter:
-    return contract.Letter(
-        id=letter.id,
+    return contract.Letter.of(
+        letter,
         session_key=str(letter.session) if letter.session else None,
         account=letter.account or None,
-        given_up_ms=letter.given_up_ms,
-        attempts=letter.attempts,
-        category=letter.category,
-        why=letter.why,
         text=letter.text if letter.text is None else letter.text[:MOST_CHARS],
         files=len(letter.attachments),
     )

@@ -42,10 +42,9 @@ async def _search(call: Call, params: contract.SearchParams) -> contract.SearchR
         searched = found.searched or searched
     return contract.SearchResult(
         sessions=tuple(
-            contract.FoundSession(
+            contract.FoundSession.of(
+                view,
                 **facts_of(view),
-                label=view.label,
-                title=view.title,
                 asks=asks[view.sid],
                 excerpt=excerpts.get(view.sid),
             )
@@ -74,17 +73,12 @@ async def _show(call: Call, params: SessionParams) -> contract.SessionDetails:
     view = await find(call, params.session_key)
     used = await call.fleet.usage.session(view.key.agent, view.sid)
     started = await call.fleet.sessions.children(view.sid)
-    return contract.SessionDetails(
+    return contract.SessionDetails.of(
+        view,
         **facts_of(view),
-        label=view.label,
-        title=view.title,
         model=view.model_in(call.config),
-        project=view.project,
         started_by=str(view.parent) if view.parent else None,
         has_started=tuple(str(child.key) for child in started),
-        host=view.host,
-        postponed=view.postponed,
-        postponed_until_ms=view.postponed_until_ms,
         queue=_settings(call, view, view.queue),
         usage=used.plain() if used.turns else None,
     )

@@ -41,11 +41,10 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
             if len(found) > params.limit:
                 break
     told = tuple(
-        contract.SessionSummary(
+        contract.SessionSummary.of(
+            view,
             **facts_of(view),
             is_self=view.key == call.session,
-            label=view.label,
-            title=view.title,
         )
         for view in found[: params.limit]
     )

@@ -19,16 +19,10 @@ async def _usage(call: Call, params: contract.UsageParams) -> contract.UsageResu
     views = {view.sid: view for view in await call.fleet.sessions.views(sids)}
     return contract.UsageResult(
         rows=tuple(
-            contract.UsageRow(
+            contract.UsageRow.of(
+                used,
                 name=str(view.key) if (view := views.get(name)) else name,
                 title=view.name if view else None,
-                turns=used.turns,
-                input_tokens=used.input_tokens,
-                cache_read_tokens=used.cache_read_tokens,
-                cache_write_tokens=used.cache_write_tokens,
-                output_tokens=used.output_tokens,
-                duration_ms=used.duration_ms,
-                cost_usd=used.cost_usd,
             )
             for name, used in told
         )
