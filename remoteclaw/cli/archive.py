@@ -60,7 +60,7 @@ async def list_ended(fleet: "Fleet", session: str, as_json: bool) -> None:
     """
     from remoteclaw.session.record import count_messages
 
-    ended = await fleet.sessions.ended(await fleet.sessions.find(session))
+    ended = await fleet.records.ended(await fleet.sessions.find(session))
     told: list[dict[str, Any]] = [
         {
             "number": number,
@@ -107,9 +107,9 @@ async def export_session(fleet: "Fleet", session: str, archived: int | None, for
 
     sid = await fleet.sessions.find(session)
     if archived is None:
-        recorded = await fleet.sessions.record(sid)
+        recorded = await fleet.records.of(sid)
     else:
-        ended = await fleet.sessions.ended(sid)
+        ended = await fleet.records.ended(sid)
         if archived > len(ended):
             raise NotFound(
                 f"There is no ended conversation {archived} of {session!r}: "
@@ -175,7 +175,7 @@ async def forget_session(fleet: "Fleet", session: str) -> None:
 
     The agent's own CLI remembers what it remembers.
     """
-    was_there = await fleet.sessions.forget(await fleet.sessions.find(session))
+    was_there = await fleet.records.forget(await fleet.sessions.find(session))
     echo("It is gone." if was_there else "Nothing was recorded of this conversation.")
 
 

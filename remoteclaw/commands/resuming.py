@@ -69,7 +69,7 @@ async def resume(asked: Asked) -> Answer:
 async def _ended(asked: Asked) -> list[PastConversation]:
     """Return the session's own conversations that have ended, of a CLI that lists none."""
     found = []
-    for ended in await asked.fleet.sessions.ended(asked.session.sid):
+    for ended in await asked.fleet.records.ended(asked.session.sid):
         notes = functools.partial(ended.record[-MOST_NOTES:].decode, "utf-8", "replace")
         title = title_of(_said(ended.record))
         found.append(PastConversation("", title, ended.at_ms / 1000, notes))

@@ -23,6 +23,7 @@ from remoteclaw.fleet.outcomes import Outcomes
 from remoteclaw.fleet.pairings import Pairings
 from remoteclaw.fleet.pushes import Pushes
 from remoteclaw.fleet.receipts import Receipts
+from remoteclaw.fleet.records import Records
 from remoteclaw.fleet.replies import Replies
 from remoteclaw.fleet.sessions import Sessions
 from remoteclaw.fleet.sweep import Sweeper
@@ -59,6 +60,7 @@ class Fleet:
     outcomes: Outcomes
     pairings: Pairings
     pushes: Pushes
+    records: Records
     replies: Replies
     sessions: Sessions
     sweeper: Sweeper
@@ -82,7 +84,7 @@ class Fleet:
         waker, workers = Waker(scripts), Workers(scripts)
         blobs = Blobs(scripts)
         asks = Asks(scripts, waker, blobs)
-        tokens = Tokens(scripts)
+        tokens, records = Tokens(scripts), Records(scripts)
         return cls(
             scripts=scripts,
             waker=waker,
@@ -101,8 +103,9 @@ class Fleet:
             outcomes=Outcomes(scripts),
             pairings=Pairings(scripts),
             pushes=Pushes(scripts, tokens),
+            records=records,
             replies=Replies(scripts),
-            sessions=Sessions(scripts, waker),
+            sessions=Sessions(scripts, waker, records),
             sweeper=Sweeper(scripts, waker, workers, asks),
             terminals=Terminals(scripts, waker),
             tokens=tokens,

@@ -1,4 +1,4 @@
-"""Sessions for operators: list, look, stop; and the bridge's session map."""
+"""Sessions for operators: list, look, stop."""
 
 import contextlib
 import re
@@ -14,13 +14,14 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.caller import call_name
 from remoteclaw.fleet.calls import CALL_MS
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.records import Records
+from remoteclaw.fleet.session_map import id_of
 from remoteclaw.fleet.state import IS_QUIET, MODEL, PROJECT, QUEUE, STATE_MS, SessionState
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 
-__all__ = ["Ended", "LeasedSessionMap", "SessionView", "Sessions"]
+__all__ = ["SessionView", "Sessions"]
 
 #: How many of the newest sessions are looked for by their label or title.
 MOST_NAMED = 1000
@@ -28,8 +29,6 @@ MOST_NAMED = 1000
 MOST_ACTIVE = 1000
 #: How many of the newest sessions are looked at for warm agents.
 MOST_WARM = 300
-#: Separates a CLI's session id from the note of its last process.
-NOTE_SEPARATOR = "\n"
 #: How many sessions are looked at in one step, for which Redis answers nobody else.
 MOST_AT_ONCE = 100
 
@@ -57,24 +56,13 @@ class SessionView(SessionState):
         return words.casefold() in names.casefold()
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A conversation that was ended, and is kept for a while."""
-
-    at_ms: int
-    """When it was ended, on Redis' clock."""
-    why: str
-    """What ended it: the word that a person wrote, or another reason."""
-    record: bytes
-    """What is recorded of it, as lines of JSON (`session.record`)."""
-
-
 class Sessions:
     """The sessions that Redis knows."""
 
-    def __init__(self, scripts: Scripts, waker: Waker) -> None:
+    def __init__(self, scripts: Scripts, waker: Waker, records: Records) -> None:
         self._scripts = scripts
         self._waker = waker
+        self._records = records
 
     async def list(self, *, limit: int) -> Sequence[SessionView]:
         """Return the sessions with the newest messages, newest first."""
@@ -188,62 +176,6 @@ class Sessions:
         if owner:
             raise NotFound(f"{owner.decode()!r} is called {label!r} already: choose another name.")
 
-    async def record(self, sid: str) -> bytes:
-        """Return what is recorded of the conversation, as lines of JSON (`session.record`)."""
-        client = self._scripts.client
-        return await self._scripts.call(client.get, keys.record(sid)) or b""
-
-    async def records(self, sids: Sequence[str]) -> Sequence[bytes]:
-        """Return the same of several sessions."""
-        names = [keys.record(sid) for sid in sids]
-        found = await self._scripts.call(self._scripts.client.mget, names) if names else []
-        return [record or b"" for record in found]
-
-    async def record_sizes(self, sids: Sequence[str]) -> Sequence[int]:
-        """Return how long the records of sessions are, in bytes."""
-        client = self._scripts.client
-
-        async def look() -> Sequence[int]:
-            pipeline = client.pipeline(transaction=False)
-            for sid in sids:
-                pipeline.strlen(keys.record(sid))
-            return list(await pipeline.execute())
-
-        return await self._scripts.call(look) if sids else []
-
-    async def ended(self, sid: str) -> Sequence[Ended]:
-        """Return the session's ended conversations that are kept, the newest first."""
-        client, name = self._scripts.client, keys.archive(sid)
-
-        async def look() -> tuple[Any, Any]:
-            lines: Any = await client.lrange(name, 0, -1)
-            names = [f"{name}:{line.decode().partition(' ')[0]}" for line in lines]
-            return lines, await client.mget(names) if names else []
-
-        found = []
-        lines, records = await self._scripts.call(look)
-        for line, record in zip(lines, records, strict=True):
-            if record:  # else its time is over
-                _, at_ms, why = line.decode().split(" ", 2)
-                found.append(Ended(int(at_ms), why, record))
-        return found
-
-    async def forget(self, sid: str) -> bool:
-        """Remove what is recorded, ended conversations and its chat's history included.
-
-        False if nothing was.
-        """
-        view = await self.view(sid)
-        names = {
-            "record": keys.record(sid),
-            "archive": keys.archive(sid),
-            "beside": keys.beside(sid),
-            "history": keys.history(view.key.provider, view.key.account, view.key.channel_id)
-            if view
-            else None,
-        }
-        return bool(await self._scripts.run("forget", keys=names))
-
     async def find(self, text: str) -> str:
         """Return the id of the session that `text` names: its key, its label, the start of its id,
         or its title or the start of that.
@@ -261,7 +193,7 @@ class Sessions:
         if "/" in text:
             with contextlib.suppress(ValueError):
                 sid = SessionKey.parse(text).sid
-        if sid and (await self.view(sid) or await self.record(sid) or await self.ended(sid)):
+        if sid and (await self.view(sid) or await self._records.has(sid)):
             found.add(sid)
         elif not (found := await self._called(text, "label")):
             if re.fullmatch("[0-9a-f]{1,31}", text):
@@ -424,31 +356,5 @@ def _view(
         sid=sid,
         waiting=waiting,
         last_message_ms=int(last or 0),
-        session_ids={
-            name.decode(): value.decode().partition(NOTE_SEPARATOR)[0]
-            for name, value in session_ids.items()
-        },
+        session_ids={name.decode(): id_of(value.decode()) for name, value in session_ids.items()},
     )
-
-
-class LeasedSessionMap:
-    """The bridge's session map, kept in Redis under a session's lease."""
-
-    def __init__(self, lease: Lease) -> None:
-        self._lease = lease
-
-    async def get(self, name: str) -> str | None:
-        """Return the CLI's session id for a runtime and workspace."""
-        return self._lease.session_map.get(name, "").partition(NOTE_SEPARATOR)[0] or None
-
-    async def note(self, name: str) -> str:
-        """Return what the CLI's last process has noted with it."""
-        return self._lease.session_map.get(name, "").partition(NOTE_SEPARATOR)[2]
-
-    async def set(self, name: str, session_id: str, note: str = "") -> None:
-        """Keep both for 7 days."""
-        await self._lease.remember(name, f"{session_id}{NOTE_SEPARATOR}{note}")
-
-    async def delete(self, name: str) -> None:
-        """Drop it: the CLI no longer knows it."""
-        await self._lease.remember(name, None)

@@ -40,7 +40,7 @@ async def search_records(
     fleet: Fleet, views: Sequence[SessionView], words: str, *, most: int
 ) -> Found:
     """Return those of some sessions, in their order, in which words were said: `most` of them."""
-    sizes = await fleet.sessions.record_sizes([view.sid for view in views])
+    sizes = await fleet.records.sizes([view.sid for view in views])
     room, within = MOST_BYTES, len(views)
     for place, size in enumerate(sizes):
         if (room := room - size) < 0:
@@ -49,7 +49,7 @@ async def search_records(
     found: dict[str, Excerpt] = {}
     for first in range(0, within, AT_ONCE):
         sids = [view.sid for view in views[first : min(first + AT_ONCE, within)]]
-        records = await fleet.sessions.records(sids)
+        records = await fleet.records.of_all(sids)
         # It takes a while, and others are answered meanwhile.
         loop = asyncio.get_running_loop()
         excerpts = await loop.run_in_executor(_LOOKING, _excerpts, records, words)

@@ -14,7 +14,7 @@ from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.sessions import LeasedSessionMap
+from remoteclaw.fleet.session_map import LeasedSessionMap
 from remoteclaw.protocols import AgentSpec, conversation_name
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 from remoteclaw.session.agent import AgentKeeper

@@ -13,7 +13,7 @@ import orjson
 
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.sessions import LeasedSessionMap
+from remoteclaw.fleet.session_map import LeasedSessionMap
 from remoteclaw.fleet.terminal_state import Place
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.fleet.turn import RecordAppend

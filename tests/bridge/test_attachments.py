@@ -753,7 +753,7 @@ async def test_the_record_names_files_and_a_new_agent_hears_of_them(reader: Stac
     file = await put(reader, "plan.txt", b"x")
     await reply_to(reader, "look", attachments=(file,))
     client = reader.fleet.scripts.client
-    record = await reader.fleet.sessions.record(ALICE.sid)
+    record = await reader.fleet.records.of(ALICE.sid)
     assert json.loads(record.splitlines()[0])["attachments"] == ["plan.txt"]
     await client.delete(keys.session_map(ALICE.sid))
 

@@ -56,7 +56,7 @@ async def results(stack: Stack, accepted: Accepted, count: int) -> list[str]:
     """Return what so many tasks of a session came to, once all are told."""
 
     async def told() -> list[str]:
-        lines = (await stack.fleet.sessions.record(accepted.session.sid)).splitlines()
+        lines = (await stack.fleet.records.of(accepted.session.sid)).splitlines()
         said = [line for line in map(orjson.loads, lines) if line["role"] == "user"]
         found = [line["text"] for line in said if line["from"].startswith("the session ")]
         return found if len(found) >= count else []

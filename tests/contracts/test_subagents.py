@@ -52,7 +52,7 @@ async def begun(stack: Stack, sid: str) -> int:
 
 async def told(stack: Stack, sid: str) -> list[str]:
     """Return what a session was told, oldest first."""
-    lines = (await stack.fleet.sessions.record(sid)).splitlines()
+    lines = (await stack.fleet.records.of(sid)).splitlines()
     return [line["text"] for line in map(orjson.loads, lines) if line["role"] == "user"]
 
 

@@ -193,7 +193,7 @@ async def sessions(here: World) -> None:
     assert "bob was here" in await here.use("sessions_history", sessionKey=str(bob))
     answered = await here.use("sessions_send", sessionKey=str(bob), message="SAY:pong")
     assert "pong" in answered
-    recorded = (await here.stack.fleet.sessions.record(bob.sid)).decode()
+    recorded = (await here.stack.fleet.records.of(bob.sid)).decode()
     assert '"SAY:pong"' in recorded
     assert '"running"' in await here.use("session_status")
     started = await here.use("sessions_spawn", prompt="SAY:child-done", label="child")

@@ -49,7 +49,7 @@ async def test_it_begins_with_a_copy_at_the_last_finished_turn(stack: Stack) -> 
     assert (started.knows, started.note) == ("conversation", None)
     copied = await _client(stack).hget(keys.session_map(child.sid), KNOWN)
     assert copied.decode() == f"fork of {KEPT}"
-    assert b"before" in await stack.fleet.sessions.record(child.sid)
+    assert b"before" in await stack.fleet.records.of(child.sid)
     assert view is not None
     assert (view.branch_of, view.depth, view.host, view.model) == (
         *(parent.lease.session, 1),

@@ -93,7 +93,7 @@ async def test_so_much_is_kept_for_a_week(stack: Stack, turn: Turn) -> None:
         await turn.call("message_send", target="bob", message=f"{number}")
     kept = await said(stack, bob)
     left_ms = await stack.fleet.scripts.client.pttl(keys.beside(bob.sid))
-    await stack.fleet.sessions.forget(bob.sid)
+    await stack.fleet.records.forget(bob.sid)
 
     assert [one["sent"] for one in (kept[0], kept[-1])] == ["2", "51"]
     assert 0 < left_ms <= 7 * 24 * 3600 * 1000

@@ -98,7 +98,7 @@ async def test_one_whose_time_is_over_is_not_listed(agent: Stack, two: Accepted)
     lines: Any = await client.lrange(keys.archive(sid), 0, -1)
     await client.delete(f"{keys.archive(sid)}:{lines[1].decode().split()[0]}")
 
-    assert [one.why for one in await agent.fleet.sessions.ended(sid)] == ["/reset"]
+    assert [one.why for one in await agent.fleet.records.ended(sid)] == ["/reset"]
 
 
 # -- operators --------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ async def test_an_operator_ends_an_idle_conversation(agent: Stack) -> None:
     await serve(agent, first)
 
     assert (await ending).session_key == str(first.session)
-    assert [one.why for one in await agent.fleet.sessions.ended(first.session.sid)] == [
+    assert [one.why for one in await agent.fleet.records.ended(first.session.sid)] == [
         "operator: new"
     ]
     assert await talk(agent, "two") == ["heard two, knew -"]

@@ -113,7 +113,7 @@ async def test_an_archive_is_forgotten_although_less_is_kept_by_now(agent: Stack
         await lease.turns.finish("done", reply=[])
 
     assert await client.pttl(keys.archive(lease.sid)) > 60_000
-    await agent.fleet.sessions.forget(lease.sid)
+    await agent.fleet.records.forget(lease.sid)
     assert await client.keys(keys.archive("*") + "*") == []
 
 

@@ -491,7 +491,7 @@ async def test_a_worker_with_a_task_of_another_session_at(
         return view is not None and view.status == "idle" and bool(view.last_entry)
 
     await eventually(is_told)
-    recorded = (await lab.stack.fleet.sessions.record(parent.sid)).splitlines()
+    recorded = (await lab.stack.fleet.records.of(parent.sid)).splitlines()
     asked = [line["text"] for line in map(orjson.loads, recorded) if line["role"] == "user"]
     (result,) = asked
     assert result.endswith(f"first{word} ends")
@@ -550,7 +550,7 @@ async def test_a_worker_whose_task_is_told_something_at(
     runs = {entry_id, (await telling).run}
 
     async def results() -> list[str]:
-        recorded = (await fleet.sessions.record(parent.sid)).splitlines()
+        recorded = (await fleet.records.of(parent.sid)).splitlines()
         asked = [line["text"] for line in map(orjson.loads, recorded) if line["role"] == "user"]
         return asked[1:]
 
@@ -596,7 +596,7 @@ async def test_a_worker_that_ends_a_conversation_at(
     assert await client.llen(keys.archive(sid)) == 1
     archived: Any = await client.get(f"{keys.archive(sid)}:{command.entry_id}")
     assert f"first{word}".encode() in archived
-    assert b"first" not in await lab.stack.fleet.sessions.record(sid)
+    assert b"first" not in await lab.stack.fleet.records.of(sid)
     assert set(before).isdisjoint(await client.hvals(keys.session_map(sid)))
 
 

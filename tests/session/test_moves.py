@@ -93,7 +93,7 @@ async def test_the_branch_answers_the_person(working: Working) -> None:
     assert last["entries"] == [second.entry_id, moved.entry_id]
     (note,) = await beside(stack, lease.sid)
     assert (note["from"], note["said"], note["you"]) == ("alice", "second", said(here))
-    told = (await stack.fleet.sessions.record(lease.sid)).decode()
+    told = (await stack.fleet.records.of(lease.sid)).decode()
     assert "heard second" in told
     line = prompts(stack).splitlines()[0]
     assert f'"branch_of":"{lease.session}"' in line
@@ -236,7 +236,7 @@ async def test_a_conversation_that_ends_meanwhile_ends_no_message(
     # What is known before is said before, though an answer may come in several messages.
     assert (outcome.reply[0]["text"] == ENDED_ABOVE) == (not is_begun)
     assert await beside(stack, lease.sid) == []
-    assert await stack.fleet.sessions.record(lease.sid) == b""
+    assert await stack.fleet.records.of(lease.sid) == b""
 
 
 async def test_a_worker_that_is_killed_twice_leaves_one_answer(working: Working) -> None:

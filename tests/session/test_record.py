@@ -45,7 +45,7 @@ while True:
 
 
 async def recorded(stack: Stack, accepted: Accepted) -> list[dict[str, Any]]:
-    data = await stack.fleet.sessions.record(accepted.session.sid)
+    data = await stack.fleet.records.of(accepted.session.sid)
     return [json.loads(line) for line in data.splitlines()]
 
 
@@ -106,7 +106,7 @@ async def test_a_record_has_its_size(agent: Stack) -> None:
     for number in range(12):
         accepted = await answered(agent, f"m{number} " + "x" * 900)
 
-    data = await agent.fleet.sessions.record(accepted.session.sid)
+    data = await agent.fleet.records.of(accepted.session.sid)
     assert 4 * 1024 < len(data) <= 8 * 1024
     lines = await recorded(agent, accepted)  # each of them is whole
     assert lines[-1]["text"].startswith("heard")

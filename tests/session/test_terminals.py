@@ -122,7 +122,7 @@ async def test_turn_terminal_turn_is_one_conversation(
     last = orjson.loads(model_server.bodies().splitlines()[-1])
     asked = orjson.dumps(last)  # the model repeats what it is asked
     assert [asked.count(word) for word in (b"alpha-1", b"and the word beta-2")] == [2, 2]
-    lines = (await stack.fleet.sessions.record(first.session.sid)).splitlines()
+    lines = (await stack.fleet.records.of(first.session.sid)).splitlines()
     said = [line["text"] for line in map(orjson.loads, lines) if line["role"] == "user"]
     assert said == ["remember the word alpha-1", "and the word beta-2", "which words?"]
     assert not (stack.home.runs / Path(held.place.path).parent).exists()

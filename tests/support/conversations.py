@@ -149,7 +149,7 @@ def prompts(stack: Stack) -> str:
 
 async def recorded(stack: Stack, accepted: Accepted) -> list[str]:
     """Return what people said, as it is recorded."""
-    lines = (await stack.fleet.sessions.record(accepted.session.sid)).splitlines()
+    lines = (await stack.fleet.records.of(accepted.session.sid)).splitlines()
     return [line["text"] for line in map(json.loads, lines) if line["role"] == "user"]
 
 

@@ -329,7 +329,7 @@ class Walk:
         told = [(e.told["role"], e.told["text"]) for e in events if e.told["type"] == "message"]
         in_terminals = [(e["kind"], e["text"]) for e in noted if e["id"].startswith("i")]
         assert told == in_terminals, f"told {told}, said {in_terminals}"
-        lines = map(orjson.loads, (await self._fleet.sessions.record(self.sid)).splitlines())
+        lines = map(orjson.loads, (await self._fleet.records.of(self.sid)).splitlines())
         recorded = [(line["role"], line["text"]) for line in lines if line["role"] != "tool"]
         assert recorded == talk, f"recorded {recorded}, said {talk}"
 

@@ -98,14 +98,14 @@ async def _archive(call: Call, params: SessionParams) -> contract.ArchiveResult:
             contract.EndedConversation(
                 ended_ms=one.at_ms, messages=count_messages(one.record), why=one.why
             )
-            for one in await call.fleet.sessions.ended(view.sid)
+            for one in await call.fleet.records.ended(view.sid)
         )
     )
 
 
 async def _archived(call: Call, params: contract.ArchivedParams) -> HistoryResult:
     view = await find(call, params.session_key)
-    for one in await call.fleet.sessions.ended(view.sid):
+    for one in await call.fleet.records.ended(view.sid):
         if one.at_ms == params.ended_ms:
             return history_of(view, one.record, params)
     raise CallRefused(

@@ -66,7 +66,7 @@ def facts_of(view: SessionView) -> dict[str, Any]:
 
 async def _history(call: Call, params: contract.HistoryParams) -> contract.HistoryResult:
     view = await find(call, params.session_key)
-    record = await call.fleet.sessions.record(view.sid)
+    record = await call.fleet.records.of(view.sid)
     return history_of(view, record, params, for_agent=call.caller is not None)
 
 
