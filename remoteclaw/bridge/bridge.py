@@ -51,13 +51,9 @@ from remoteclaw.protocols import (
     AgentSpec,
     AttachmentStore,
     BridgeCallbacks,
-    Denials,
-    Effects,
-    History,
-    Newcomers,
     Runtime,
     SessionMap,
-    Working,
+    TurnSources,
 )
 
 __all__ = ["ChannelBridge", "Prepared"]
@@ -152,33 +148,23 @@ class ChannelBridge:
         abort: asyncio.Event | None = None,
         *,
         first_index: int = 0,
-        newcomers: Newcomers | None = None,
-        history: History | None = None,
-        effects: Effects | None = None,
-        denials: Denials | None = None,
-        working: Working | None = None,
-        beside: Effects | None = None,
+        sources: TurnSources | None = None,
         used_s: float = 0.0,
         model: str | None = None,
         workspace: str | None = None,
     ) -> AgentDeliveryResult:
         """Run one turn to its end; failures are in the result, not raised.
 
-        Setting `abort` stops it. An agent without a conversation is told what `history` returns.
-        What `newcomers` yields is given to the agent while it works; the result names those that it
-        took up. `effects` returns what the turn's tools did, `denials` the reasons that it has
-        yet to hear, `working` what works for the session, and `beside` what was said in the chat
-        beside its turns. `used_s` is how much of the turn's time limit earlier tries have used, in
-        seconds. `model` is asked for instead of the agent's, which works in `workspace` instead of
-        its own.
+        Setting `abort` stops it. The result names those newcomers of the `sources` that the agent
+        took up. `used_s` is how much of the turn's time limit earlier tries have used, in seconds.
+        `model` is asked for instead of the agent's, which works in `workspace` instead of its own.
         The payloads are numbered from `first_index`; those that a callback took are marked
         as delivered.
         """
         turn = message if isinstance(message, Turn) else _turn_of(message)
         run = self._new_run(turn, callbacks, first_index, model=model, workspace=workspace)
         run.abort = abort or run.abort
-        run.newcomers, run.history, run.effects, run.used_s = newcomers, history, effects, used_s
-        run.denials, run.working, run.beside = denials, working, beside
+        run.sources, run.used_s = sources or run.sources, used_s
         self._newest = run
 
         await look_up_session(run)  # 1

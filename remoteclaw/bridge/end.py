@@ -69,7 +69,7 @@ async def classify_error(run: Run) -> None:
 async def collect_side_effects(run: Run) -> None:
     """Collect the side effects recorded with the turn, and those in the run directory."""
     written = run.side_effects.read() if run.side_effects else []
-    noted = await run.effects() if run.effects else []
+    noted = await run.sources.effects() if run.sources.effects else []
     run.tool_effects = side_effects_of([*noted, *written])
     if run.turn.entries[-1].deliver == "channel":
         run.repeated_by_tool = repeats_of(

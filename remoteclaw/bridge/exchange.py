@@ -99,7 +99,8 @@ async def _turn_prompt(run: Run, files: TurnFiles) -> tuple[str, list[Image]]:
 
     Puts the files that came with the messages where the agent can read them.
     """
-    history = await run.history() if run.history and run.begins_conversation else ()
+    sources = run.sources
+    history = await sources.history() if sources.history and run.begins_conversation else ()
     given: dict[str, list[GivenFile]] = {}
     images: list[Image] = []
     for entry in run.turn.entries:
@@ -110,7 +111,7 @@ async def _turn_prompt(run: Run, files: TurnFiles) -> tuple[str, list[Image]]:
     if words := [file.words for file in all_files if file.problem]:
         notice = ReplyPayload("\n".join(words), is_ours=True)
         await run.delivery.say(notice, is_last=False)
-    effects = await run.effects() if run.effects and run.turn.was_interrupted else ()
+    effects = await sources.effects() if sources.effects and run.turn.was_interrupted else ()
     prompt = build_turn_prompt(
         run.turn,
         zone=run.setup.zone,
@@ -118,28 +119,28 @@ async def _turn_prompt(run: Run, files: TurnFiles) -> tuple[str, list[Image]]:
         history=history,
         files=given,
         effects=effects,
-        denials=await run.denials() if run.denials and not run.is_command else (),
+        denials=await sources.denials() if sources.denials and not run.is_command else (),
         work=await _work_of(run),
-        meanwhile=await run.beside() if run.beside and not run.is_command else (),
+        meanwhile=await sources.beside() if sources.beside and not run.is_command else (),
     )
     return prompt, images
 
 
 async def _work_of(run: Run) -> list[dict[str, Any]]:
     """Return what works for the session, as its agent is told it."""
-    if run.working is None or run.is_command:
+    if run.sources.working is None or run.is_command:
         return []
     zone = run.turn.entries[-1].message.timezone or run.setup.zone
-    return work_of(await run.working(), zone=zone)
+    return work_of(await run.sources.working(), zone=zone)
 
 
 async def _steering(
     run: Run, files: TurnFiles
 ) -> AsyncGenerator[tuple[str, str, Sequence[Image]], None]:
     """Yield the messages that join the turn: prompt, entry's id and pictures of each."""
-    if run.newcomers is None or not run.setup.runtime.capabilities.steers:
+    if run.sources.newcomers is None or not run.setup.runtime.capabilities.steers:
         return
-    async with contextlib.aclosing(run.newcomers()) as entries:
+    async with contextlib.aclosing(run.sources.newcomers()) as entries:
         async for entry in entries:
             run.messages[entry.id] = entry.message
             run.given[entry.id], images = await files.give(entry)

@@ -29,13 +29,9 @@ from remoteclaw.protocols import (
     AgentSpec,
     AttachmentStore,
     BridgeCallbacks,
-    Denials,
-    Effects,
-    History,
-    Newcomers,
     Runtime,
     SessionMap,
-    Working,
+    TurnSources,
     conversation_name,
 )
 
@@ -73,12 +69,7 @@ class Run:
     messages: dict[str, ChannelMessage]
     """The messages that the agent was shown, by entry."""
     abort: asyncio.Event = field(default_factory=asyncio.Event)
-    newcomers: Newcomers | None = None
-    history: History | None = None
-    effects: Effects | None = None
-    denials: Denials | None = None
-    working: Working | None = None
-    beside: Effects | None = None
+    sources: TurnSources = field(default_factory=TurnSources)
     used_s: float = 0.0
     started: float = field(default_factory=time.monotonic)
     session_id: str | None = None

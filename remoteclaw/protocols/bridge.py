@@ -19,12 +19,8 @@ __all__ = [
     "SIDE_EFFECTS_FILE",
     "AttachmentStore",
     "BridgeCallbacks",
-    "Denials",
-    "Effects",
-    "History",
-    "Newcomers",
     "SessionMap",
-    "Working",
+    "TurnSources",
     "conversation_name",
 ]
 
@@ -70,16 +66,22 @@ class AttachmentStore(Protocol):
         """Keep a file that the agent sends; raises `RedisRefused` when there is no room."""
 
 
-#: The entries that arrive while a turn runs and that its agent is to hear of at once.
-Newcomers = Callable[[], AsyncGenerator[Entry, None]]
-#: What the tools of the turn have done so far, in all attempts at it.
-Effects = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
-#: Denials of which the agent has yet to hear the reason: `tool`, `what`, `by`, `why`.
-Denials = Callable[[], Awaitable[Sequence[Mapping[str, str]]]]
-#: What works for the session.
-Working = Callable[[], Awaitable[Sequence[Work]]]
-#: The record of a conversation that the agent itself knows nothing of.
-History = Callable[[], Awaitable[Sequence[Mapping[str, str]]]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSources:
+    """What the bridge asks its caller for while a turn runs. All are optional."""
+
+    newcomers: Callable[[], AsyncGenerator[Entry, None]] | None = None
+    """Yields the entries that arrive meanwhile, and that the agent is to hear of at once."""
+    history: Callable[[], Awaitable[Sequence[Mapping[str, str]]]] | None = None
+    """Returns the record of the conversation, for an agent that begins one."""
+    effects: Callable[[], Awaitable[Sequence[Mapping[str, Any]]]] | None = None
+    """Returns what the turn's tools have done so far, in all attempts at it."""
+    denials: Callable[[], Awaitable[Sequence[Mapping[str, str]]]] | None = None
+    """Returns the denials whose reason the agent has yet to hear: `tool`, `what`, `by`, `why`."""
+    working: Callable[[], Awaitable[Sequence[Work]]] | None = None
+    """Returns what works for the session."""
+    beside: Callable[[], Awaitable[Sequence[Mapping[str, Any]]]] | None = None
+    """Returns what was said in the chat beside the session's turns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Postponement
 from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.messages import AgentDeliveryResult, Turn
-from remoteclaw.protocols import BridgeCallbacks
+from remoteclaw.protocols import BridgeCallbacks, TurnSources
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.inbox import decode_all
@@ -129,6 +129,14 @@ class Asking:
             on_permission=attempt.permissions.decide if attempt.permissions else None,
             on_withdrawn=attempt.permissions.retract if attempt.permissions else None,
         )
+        sources = TurnSources(
+            newcomers=attempt.steering.entries if attempt.steering else None,
+            history=self.history,
+            effects=self._lease.turns.side_effects,
+            denials=TurnAsks(self._lease, attempt.batch.turn).unheard,
+            working=self._lease.work.below if attempt.batch.has_below else None,
+            beside=partial(self._beside, attempt) if attempt.batch.has_beside else None,
+        )
         async with asyncio.TaskGroup() as tasks:
             showing = tasks.create_task(reply.keep_showing())
             noting = tasks.create_task(
@@ -140,12 +148,7 @@ class Asking:
                     callbacks,
                     attempt.abort,
                     first_index=reply.next_index,
-                    newcomers=attempt.steering.entries if attempt.steering else None,
-                    history=self.history,
-                    effects=self._lease.turns.side_effects,
-                    denials=TurnAsks(self._lease, attempt.batch.turn).unheard,
-                    working=self._lease.work.below if attempt.batch.has_below else None,
-                    beside=partial(self._beside, attempt) if attempt.batch.has_beside else None,
+                    sources=sources,
                     used_s=time.monotonic() - attempt.began,
                     model=self._lease.state.model,
                     workspace=workspace,

@@ -19,7 +19,7 @@ from remoteclaw.events import (
     ToolResultEvent,
     ToolUseEvent,
 )
-from remoteclaw.protocols import BridgeCallbacks, Decision
+from remoteclaw.protocols import BridgeCallbacks, Decision, TurnSources
 from tests.support.bridges import acp_script, agent_bridge, demo_bridge, script
 from tests.support.stack import message
 from tests.support.waiting import HANG_S
@@ -220,7 +220,7 @@ async def test_what_comes_before_the_agent_is_asked_is_no_silence(
     command = acp_script(directory, slow)
     limits = Limits(start_s=20, stall_s=1)
     async with agent_bridge(home, "acp", command=command, limits=limits) as (bridge, *_):
-        result = await bridge.handle(message("hello"), history=history)
+        result = await bridge.handle(message("hello"), sources=TurnSources(history=history))
 
     assert result.error is None
     assert result.payloads[0].text == "here"

@@ -12,6 +12,7 @@ from remoteclaw.bridge.side_effects import repeats_of, side_effects_of
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.config.home import Home
 from remoteclaw.messages import Entry, ReplyPayload, SentTarget, SessionKey, Turn
+from remoteclaw.protocols import TurnSources
 from tests.support.bridges import demo_bridge, script
 from tests.support.stack import message
 
@@ -39,11 +40,11 @@ def turn(text: str, **fields: Any) -> Turn:
     return Turn(HERE, (Entry("1-0", message(text), **fields),))
 
 
-def noted(*records: Mapping[str, Any]) -> Any:
+def noted(*records: Mapping[str, Any]) -> TurnSources:
     async def effects() -> Sequence[Mapping[str, Any]]:
         return records
 
-    return effects
+    return TurnSources(effects=effects)
 
 
 def test_what_is_noted_and_written_down_counts_once() -> None:
@@ -60,7 +61,7 @@ def test_what_is_noted_and_written_down_counts_once() -> None:
 
 async def test_the_result_has_what_was_noted_with_the_turn(home: Home) -> None:
     async with demo_bridge(home) as (bridge, _, _):
-        result = await bridge.handle(turn("hello"), effects=noted(SENT))
+        result = await bridge.handle(turn("hello"), sources=noted(SENT))
 
     assert result.mcp.sent_texts == ("It is done.",)
 
@@ -69,9 +70,9 @@ async def test_an_answer_that_repeats_what_a_tool_sent_here_is_not_said_again(
     home: Home, directory: Path
 ) -> None:
     async with demo_bridge(home, command=script(directory, ECHO)) as (bridge, _, _):
-        repeated = await bridge.handle(turn("It is done."), effects=noted(SENT))
-        other = await bridge.handle(turn("It is not."), effects=noted(SENT))
-        asked = await bridge.handle(turn("It is done.", deliver="caller"), effects=noted(SENT))
+        repeated = await bridge.handle(turn("It is done."), sources=noted(SENT))
+        other = await bridge.handle(turn("It is not."), sources=noted(SENT))
+        asked = await bridge.handle(turn("It is done.", deliver="caller"), sources=noted(SENT))
 
     assert (repeated.payloads, repeated.is_silent) == ((), True)
     assert [payload.text for payload in other.payloads] == ["It is not."]

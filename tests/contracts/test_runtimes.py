@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from remoteclaw.messages import (
     SessionKey,
     Turn,
 )
-from remoteclaw.protocols import FORK_OF, BridgeCallbacks, Decision
+from remoteclaw.protocols import FORK_OF, BridgeCallbacks, Decision, TurnSources
 from remoteclaw.runtimes import CLIS, create_cli_runtime, patience
 from remoteclaw.session.agent import AgentKeeper
 from tests.conftest import required
@@ -314,7 +314,7 @@ async def is_joined(agent: Agent) -> None:
     joined = Entry("2-0", message("SAY:and this as well"))
     is_running = asyncio.Event()
 
-    async def newcomers() -> AsyncIterator[Entry]:
+    async def newcomers() -> AsyncGenerator[Entry, None]:
         await is_running.wait()
         yield joined
         await asyncio.Event().wait()
@@ -327,7 +327,7 @@ async def is_joined(agent: Agent) -> None:
     result = await agent.bridge.handle(
         turn,
         BridgeCallbacks(on_phase=begun),
-        newcomers=newcomers,  # type: ignore[arg-type]
+        sources=TurnSources(newcomers=newcomers),
     )
     recalled = await agent.say("RECALL")
 

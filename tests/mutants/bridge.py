@@ -361,8 +361,8 @@ MUTANTS = (
     ),
     Mutant(
         "a reason that is lost with a command",
-        before="if run.denials and not run.is_command",
-        after="if run.denials",
+        before="if sources.denials and not run.is_command",
+        after="if sources.denials",
         test="test_a_command_is_sent_bare_and_the_instructions_come_later",
     ),
     Mutant(

@@ -27,6 +27,7 @@ from remoteclaw.protocols import (
     SIDE_EFFECTS_FILE,
     BridgeCallbacks,
     Decision,
+    TurnSources,
 )
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.acp_process import AcpProcess
@@ -396,7 +397,7 @@ async def test_a_message_whose_sending_takes_long_is_answered_once(
     callbacks = BridgeCallbacks(on_live_text=lambda *_: is_begun.set())
     command = acp_script(directory, body)
     async with agent_bridge(home, "acp", command=command) as (bridge, *_):
-        result = await bridge.handle(turn, callbacks, newcomers=newcomers)
+        result = await bridge.handle(turn, callbacks, sources=TurnSources(newcomers=newcomers))
 
     assert result.steered == ("2-0",)
     assert "".join(said(result)).count("two.") == 1
@@ -675,9 +676,9 @@ while True:
     session = SessionKey.of(message("hello"), agent="main")
     entry = Entry("1-0", message("/memory show"), is_command=True)
     async with agent_bridge(home, "acp", command=command) as (bridge, *_):
-        first = await bridge.handle(Turn(session, (entry,)), denials=denials)
+        first = await bridge.handle(Turn(session, (entry,)), sources=TurnSources(denials=denials))
         assert not asked_for
-        second = await bridge.handle(message("hello"), denials=denials)
+        second = await bridge.handle(message("hello"), sources=TurnSources(denials=denials))
 
     assert said(first) == ["/memory show"]
     assert '"denied":[{"tool":"Bash","what":"rm","by":"Ada","why":"no"}]' in "".join(said(second))

@@ -14,7 +14,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import PermissionEvent
 from remoteclaw.messages import AgentDeliveryResult, Entry, McpServerConfig, SessionKey, Turn
-from remoteclaw.protocols import SIDE_EFFECTS_FILE, BridgeCallbacks, Decision
+from remoteclaw.protocols import SIDE_EFFECTS_FILE, BridgeCallbacks, Decision, TurnSources
 from remoteclaw.runtimes import pipes as pipes_module
 from tests.support.bridges import agent_bridge, claude_script
 from tests.support.processes import is_alive
@@ -196,7 +196,7 @@ async def steered_by(bridge: ChannelBridge, *texts: str) -> AgentDeliveryResult:
     first = entry("one", 1)
     turn = Turn(SessionKey.of(first.message, agent="main"), (first,))
     async with asyncio.timeout(HANG_S):
-        return await bridge.handle(turn, newcomers=newcomers)
+        return await bridge.handle(turn, sources=TurnSources(newcomers=newcomers))
 
 
 async def test_a_message_that_its_users_hook_refuses_is_answered_with_the_refusal(
