@@ -1,1 +1,1 @@
-"""What `rq worker` loads: its settings, the one job it runs, and the class that allows no other."""
+"""Loaded by `rq worker`: its settings, the one job it runs, and the class that allows no other."""

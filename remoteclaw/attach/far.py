@@ -19,7 +19,7 @@ AWAY_S = 60.0
 FOR_NOW = ("CONFLICT", "UNAVAILABLE", "TIMEOUT")
 #: The pause until the keyboard is asked for again, in seconds.
 AGAIN_S = 0.3
-#: How often, and how long, it is asked how a terminal has ended that is gone, in seconds.
+#: Pause between two questions how a terminal ended, and how long to ask, in seconds.
 ASK_EVERY_S, ASK_S = 0.25, 3.0
 
 

@@ -1,4 +1,4 @@
-"""What the person does: typed to the far terminal, or a command behind Ctrl-]."""
+"""The person's actions: keys for the far terminal, and commands behind Ctrl-]."""
 
 import asyncio
 import itertools

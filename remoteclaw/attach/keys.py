@@ -1,4 +1,4 @@
-"""What the person's terminal sends, as keys, text and pastes.
+"""Input from the person's terminal, as keys, text and pastes.
 
 Nothing is passed on as it came. What is neither a key nor text is dropped: answers to questions
 that nobody has asked, reports of focus and of the mouse, and all sequences that aren't known.

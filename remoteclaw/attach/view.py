@@ -1,4 +1,4 @@
-"""What the person sees of a far screen: the part that fits, or what has left it at its top."""
+"""The person's view of a far screen: the part that fits, or what has left it at its top."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

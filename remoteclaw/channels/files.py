@@ -15,7 +15,7 @@ from remoteclaw.protocols import FileSource, Incoming, IncomingFile
 
 __all__ = ["Came", "files_of"]
 
-#: How long one file may take, in seconds, and how often it is asked for: what follows it waits.
+#: Time limit of one file, in seconds, and the number of tries: what follows the file waits.
 FETCH_S, TRIES = 60.0, 3
 
 NOT_UNDERSTOOD = "I could not understand {name}{why}, and go on with the file alone."

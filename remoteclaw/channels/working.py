@@ -1,6 +1,6 @@
-"""What works for a conversation, as its chat shows it: one silent message, edited while it works.
+"""Progress of tasks and branches in a chat: one silent message, edited while they work.
 
-It is progress, and no reply: a busy chat goes without. It stands as long as something works, and is
+It is no reply: a busy chat goes without. The message stays as long as something works, and is
 noted among the previews, so that the next process takes it over or removes it.
 """
 

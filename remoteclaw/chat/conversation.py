@@ -22,7 +22,7 @@ PATIENCE_S = 5.0
 UNMENTIONED_S = 2.0
 #: How many items of the conversation before are asked for, to find the last exchange in.
 MOST_EARLIER = 40
-#: How often it is asked what came of a message, of which no outcome was told, in seconds.
+#: Pause between two questions about a message whose outcome was not told, in seconds.
 ASK_S = 100.0
 #: What is said of a message that got no answer of its own, by the status of its outcome, and how
 #: much of the message is repeated there, in characters.

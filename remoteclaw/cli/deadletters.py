@@ -1,4 +1,4 @@
-"""What was given up, or is not delivered yet: the commands `deadletters` and `replies`."""
+"""The commands `deadletters` and `replies`: what was given up, and what is not delivered yet."""
 
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any

@@ -28,7 +28,7 @@ from remoteclaw.up.lock import running_pid
 
 __all__ = ["Onboarding"]
 
-#: The pause before it is looked for a message of somebody else, in seconds.
+#: The pause before looking for a message of another person, in seconds.
 LOOK_S = 1.0
 
 

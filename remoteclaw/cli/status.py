@@ -1,4 +1,4 @@
-"""What runs, and what is missing: the commands `status` and `doctor`."""
+"""The commands `status` and `doctor`: what runs, and what is missing."""
 
 import sys
 from dataclasses import asdict

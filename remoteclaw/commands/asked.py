@@ -1,4 +1,4 @@
-"""What a command is given, and what it returns."""
+"""The input of a command, and its answer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

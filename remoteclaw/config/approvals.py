@@ -1,6 +1,6 @@
-"""Who may answer what agents ask people for, and where they are asked.
+"""Approvers: who may answer what agents ask people for, and where they are asked.
 
-Who may is looked at when an answer comes, by ids alone.
+This is checked when an answer comes, by ids alone.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What passed through RemoteClaw in a chat: messages of both sides, and reactions to ours.
+"""The history of a chat, as far as RemoteClaw saw it: messages of both sides, reactions to ours.
 
 Some platforms give bots no history: then this is what an agent reads. It is short, and it is not
 the session's record: tools and other sessions write to a chat, too.

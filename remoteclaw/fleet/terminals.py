@@ -37,9 +37,9 @@ __all__ = ["Terminals"]
 EVENTS_MS = 7 * 24 * 3600 * 1000
 #: How many more than a minute's share may be opened at once.
 BURST = 3
-#: How long a change of what people see is tried, in seconds; the next one tells more.
+#: Time limit of a change of what people see, in seconds; the next change tells more.
 CHANGE_S = 5.0
-#: In how many of the newest sessions it is looked for terminals that have ended.
+#: How many of the newest sessions are searched for ended terminals.
 MOST_ENDED = 1000
 #: How many events are read at once.
 MOST_EVENTS = 500

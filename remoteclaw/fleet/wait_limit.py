@@ -15,7 +15,7 @@ from remoteclaw.fleet.workers import Workers
 
 __all__ = ["Verdict", "WaitLimit"]
 
-#: How long it is tried to begin or end one while Redis is away, in seconds.
+#: Time limit for beginning or ending one while Redis is away, in seconds.
 WAIT_S = 2.0
 #: For how many workers it counts if none can be counted: then something else runs the turns.
 UNCOUNTED = 1000

@@ -1,4 +1,4 @@
-"""What works for a session, read by one script; and the words of a turn that works for another one.
+"""Work for a session: its tasks and branches, read by one script, and what their turns report.
 
 The line of a turn, the commands, the gateway and the chats all read it here.
 """
@@ -25,7 +25,7 @@ __all__ = ["Told", "TurnWork", "WorkBelow", "WorkTrees"]
 MOST = 50
 #: How long one that has ended is told of, in milliseconds.
 RECENT_MS = 10 * 60 * 1000
-#: How often it is told at most to who follows it, in seconds.
+#: The least pause between two reports to a follower, in seconds.
 FOLLOW_S = 1.0
 #: How many sessions may be above one: `max_depth` is far less.
 MOST_ABOVE = 100

@@ -20,7 +20,7 @@ from remoteclaw.fleet.connection import AWAY_S, COMMAND_S, Scripts
 
 __all__ = ["NO_SWEEPER", "NO_WORKER", "PEOPLE_ONLY", "WorkerView", "Workers", "announce"]
 
-#: How long it is asked whether a worker is leaving, in seconds: a turn may wait behind that.
+#: Time limit of the question whether a worker is leaving, in seconds: a turn may wait for it.
 ASK_S = 1.0
 #: How often a worker says that it lives, and after how long without that it counts as gone.
 BEAT_S, GONE_S = 5.0, 15.0

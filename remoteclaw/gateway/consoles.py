@@ -30,7 +30,7 @@ CHAT_ID = "console"
 AGAIN_S = 1.0
 #: How long Redis may be silent until the clients are told, in seconds: it starts again in less.
 AWAY_S = 2.0
-#: How often it is asked, in seconds.
+#: Pause between two questions, in seconds.
 ASK_EVERY_S = 1.0
 
 log = logging.getLogger(__name__)

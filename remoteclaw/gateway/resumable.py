@@ -1,6 +1,6 @@
-"""Whether terminals that have ended can be opened again with all that was said.
+"""The check whether ended terminals can be resumed, with all that was said.
 
-That is what their CLIs' own files say now, not what they said when a terminal ended.
+Their CLIs' own files decide that now; what they said when the terminal ended may be outdated.
 """
 
 import asyncio

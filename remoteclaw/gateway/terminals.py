@@ -31,7 +31,7 @@ __all__ = ["NOT_OPEN", "Terminals"]
 
 #: Interval of the look at what is open on this host, in seconds, and the shortest one after news.
 LOOK_S, SOON_S = 1.0, 0.05
-#: How often it is looked whether a terminal that is live is attached, with the pause above.
+#: How many times to check whether a live terminal is attached, with the pause above.
 ATTACH_LOOKS = 60
 #: For how long no other gateway of this host has said that it is there, in seconds, until this one
 #: takes back a terminal that it had to let go: more than twice as often as they say so.

@@ -1,4 +1,4 @@
-"""How much this computer has to do, and whether one more agent's program has room on it."""
+"""The load of this computer, and whether one more agent's program has room on it."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How claude is started, for turns and in a terminal alike."""
+"""The launch of claude: the options that its turns and its terminals share."""
 
 import re
 from collections.abc import Iterable

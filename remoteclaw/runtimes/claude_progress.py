@@ -1,4 +1,4 @@
-"""How far claude has come with a turn, read from its lines: its plan, and the tokens so far."""
+"""The progress of a turn of claude's, read from its lines: its plan, and the tokens so far."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""How codex is started, for turns and in a terminal alike."""
+"""The launch of codex: the options that its turns and its terminals share."""
 
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes.codex_thread import APPROVAL, own_settings, servers_of, trust_of

@@ -1,4 +1,4 @@
-"""What gemini's turns and its terminals are started with alike."""
+"""The launch of gemini: the options that its turns and its terminals share."""
 
 from collections.abc import Collection
 

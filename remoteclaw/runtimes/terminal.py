@@ -1,4 +1,4 @@
-"""What the CLIs' own programs in terminals have in common: files that grow, and a watch of them."""
+"""Shared parts of the CLIs' own programs in terminals: files that grow, and a watch of them."""
 
 import asyncio
 import os

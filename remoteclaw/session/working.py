@@ -1,4 +1,4 @@
-"""What a turn does that is done for another session: noted while it runs, for those who look."""
+"""Notes of what the turn of a task does, while it runs, for the sessions that it works for."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from remoteclaw.session.reply import TurnReply
 
 __all__ = ["keep_noting"]
 
-#: How often it is noted at most, in seconds.
+#: The least pause between two notes, in seconds.
 EVERY_S = 2.0
 #: How much is kept of the tool and its argument, and of what was said, in characters.
 MOST_DOING, MOST_SAID = 120, 200

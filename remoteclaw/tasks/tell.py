@@ -1,4 +1,4 @@
-"""What a task is told while it works, or after it has ended."""
+"""Messages to a task, while it works or after it has ended."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a gateway leaves with a holder for the one that comes after it.
+"""The state that a gateway leaves with a holder for the next gateway.
 
 The picture of the screen tells how it looks. What the program has said of itself, and whether
 something was typed and not sent, come before it.

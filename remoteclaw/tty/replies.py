@@ -1,4 +1,4 @@
-"""What a terminal may answer its program: an allow list."""
+"""The answers that a terminal may give its program: an allow list."""
 
 import re
 

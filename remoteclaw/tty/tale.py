@@ -1,4 +1,4 @@
-"""What a terminal's transcript says, told to those who follow the session: each item once."""
+"""Tells the items of a terminal's transcript to those who follow the session, each once."""
 
 import asyncio
 import contextlib

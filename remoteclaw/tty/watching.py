@@ -28,8 +28,8 @@ from remoteclaw.tty.tail import Tail
 
 __all__ = ["Hearer", "Watching"]
 
-#: How often what is known is left with the holder, in seconds, and at the latest after how much
-#: output: much less than the holder's ring has room for.
+#: Interval in which what is known is left with the holder, in seconds, and the most output between
+#: two of these: much less than the holder's ring has room for.
 KEEP_S, KEEP_BYTES = 3.0, 256 * 1024
 #: The largest that a holder keeps, in bytes.
 MOST_KEPT = 256 * 1024
@@ -39,7 +39,7 @@ TAKE_BYTES = 64 * 1024
 MOST_SAID, MOST_SAID_CHARS = 8, 1000
 #: The pause between a text and its Enter, in seconds: gemini takes an earlier one for a part of it.
 ENTER_S = 0.15
-#: How long it is waited for a program, in seconds: to show what was typed, to be idle again when it
+#: How long to wait for a program, in seconds: to show what was typed, to be idle again when it
 #: became busy by itself meanwhile, as codex does at its start, and to say that it has taken it.
 SHOWN_S, AGAIN_IDLE_S, TAKEN_S = 2.0, 10.0, 5.0
 #: The pause after what follows a program has failed, in seconds.

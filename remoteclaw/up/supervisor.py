@@ -45,7 +45,7 @@ PATIENCE_S = 3.0
 RESTART_AFTER_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 #: After how long a process counts as stable, so that the pauses begin with the first, in seconds.
 STABLE_S = 30.0
-#: How often it is looked whether there is an account on a chat platform to run, in seconds.
+#: Interval of the check whether there is an account on a chat platform to run, in seconds.
 LOOK_S = 1.0
 #: Interval of the rotation of logs, in seconds.
 ROTATE_LOGS_S = 10.0

@@ -39,7 +39,7 @@ __all__ = ["WebhookAdapter"]
 ANSWER_S, CONNECT_S = 30.0, 10.0
 #: How much of its answer is read, in bytes.
 MOST_ANSWER = 64 * 1024
-#: How long it is left alone that says neither how long, in seconds.
+#: The pause after a busy answer that names none, in seconds.
 BUSY_S = 5.0
 
 
