@@ -48,7 +48,7 @@ def failure_words(
     zone: str | None,
     remedy: Remedy | None = None,
 ) -> str:
-    """Return what the person reads about a failure; with a `remedy`, one who can mend it."""
+    """Return what the person reads about a failure; with a `remedy`, one who can fix it."""
     return sentence(
         error.category,
         agent=turn.session.agent,

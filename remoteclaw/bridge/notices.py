@@ -7,7 +7,7 @@ from remoteclaw.messages import OWN_SERVER
 
 __all__ = ["FORM", "MOST_REASON", "notices_of"]
 
-#: How much of a CLI's reason for a failure a person is shown who can mend it, in characters.
+#: How much of a CLI's reason for a failure a person is shown who can fix it, in characters.
 MOST_REASON = 300
 #: What the person is told where the agent can't know why it was denied a tool.
 WAS_DENIED = "It wanted to use {tools}, which needs a permission that no person can give here."
@@ -39,7 +39,7 @@ def notices_of(run: Run, conduct: Conduct) -> list[str]:
 
 
 def _missing_servers(run: Run) -> list[str]:
-    """Return what a person who can mend it reads of MCP servers that were not connected."""
+    """Return what a person who can fix it reads of MCP servers that were not connected."""
     if run.agent is None or not run.is_local:
         return []
     return [

@@ -88,7 +88,7 @@ class Run:
     result: AgentRunResult = field(default_factory=AgentRunResult)
     error: ErrorEvent | None = None
     reason: str = ""
-    """The error's, for a person who can mend it."""
+    """The error's, for a person who can fix it."""
     overdue: Overdue | None = None
     """The limit that the turn has passed."""
     given: dict[str, list[GivenFile]] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class Run:
 
     @property
     def is_local(self) -> bool:
-        """Whether who reads the answer can mend what is wrong on this computer."""
+        """Whether who reads the answer can fix what is wrong on this computer."""
         return profile_of(self.turn.session.provider).is_local
 
     def outcome(self) -> AgentDeliveryResult:

@@ -81,7 +81,7 @@ class Access:
         return found is None or found[1].require_mention
 
     async def move(self, incoming: Incoming) -> None:
-        """Have a group that was let in go on where its platform has given it another id."""
+        """Let in a group under the other id that its platform has given it."""
         first, now = incoming.chat, incoming.moved_to
         if now is None or not await self._is_let_in(first):
             return

@@ -42,7 +42,7 @@ __all__ = ["TOO_MANY", "Arrival", "Door"]
 
 #: How long a person may take to be told what came of a button, in seconds.
 PRESSED_S = 5.0
-#: How much of a transcript is said to the person, in characters: enough to see what went wrong.
+#: The part of a transcript that the person is shown, in characters: enough to see what went wrong.
 MOST_SAID = 500
 
 STRANGER = (
@@ -135,7 +135,7 @@ class Arrival:
 
     @property
     def _name(self) -> str:
-        """Names the message in its chat: one with another id numbers its messages anew."""
+        """The message's name in its chat, whose messages get new numbers with its id."""
         return " ".join(filter(None, (self.incoming.now_called, self.incoming.id)))
 
     async def _react(self, config: Config) -> None:
@@ -184,7 +184,7 @@ class Arrival:
         )
 
     async def _tell_chosen(self, told: Told) -> None:
-        """Tell who has chosen; where that can't be told any more, what it is about says it."""
+        """Answer the press of a button; when it is too late, the request's message says it."""
         if not isinstance(self.source, PressedAdapter):
             if not told.is_shown:
                 await self._say(told.text)
@@ -355,7 +355,7 @@ class Arrival:
     async def _say(
         self, text: str, *, call: tuple[str, str] | None = None, is_silent: bool = False
     ) -> None:
-        """Have the chat told something, once: by its name, which is that of the message."""
+        """Say something in the chat, once for the message that it answers."""
         door, incoming = self.door, self.incoming
         name = "\0".join((door.provider, door.account, incoming.chat, *(call or (self._name, ""))))
         payload = reply_payload(

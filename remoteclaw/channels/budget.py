@@ -92,7 +92,7 @@ class Budget:
         return not self._replies.get(chat) and not self._account.length_s and until <= boottime()
 
     def worked(self, chat: str) -> None:
-        """Take it that the platform has done what a chat asked for, or won't ever."""
+        """Note that the platform has done what a chat asked for, or won't ever."""
         self._chats.pop(chat, None)
         self._failed.clear()
         if self._account.length_s:
@@ -103,7 +103,7 @@ class Budget:
             self.problem = ""
 
     def failed(self, chat: str, error: BaseException) -> None:
-        """Take it that the platform has not done what a chat asked for."""
+        """Note that the platform has not done what a chat asked for."""
         pause = self._chats.setdefault(chat, _Pause())
         match error:
             case AccountRefused():
@@ -121,7 +121,7 @@ class Budget:
                 if len(self._failed) >= FEW and self._account.until <= boottime():
                     self._account.grow()
         why = str(error) if isinstance(error, RemoteClawError) else type(error).__name__
-        # A person can mend a refused account; an outage before it ends by itself.
+        # A person can fix a refused account; an outage before it ends by itself.
         is_worse = isinstance(error, AccountRefused) and why != self.problem
         if not self.problem or is_worse:
             log.warning("%s: replies wait: %s", self._name, why)

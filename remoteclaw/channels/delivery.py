@@ -269,7 +269,7 @@ class Delivery:
                 self._doubt()
 
     def _doubt(self) -> None:
-        """Take it that a part may have been sent; raises `PlatformUnknown` once that is enough."""
+        """Note that a part may have been sent; raises `PlatformUnknown` once that is enough."""
         self._mark = replace(self._mark, doubts=self._mark.doubts + 1)
         if self._mark.doubts >= (MOST_WITH_KEYS if self._adapter.has_keys else MOST_DOUBTS):
             raise PlatformUnknown(PERHAPS.format(tries=self._mark.doubts))

@@ -247,7 +247,7 @@ class LiveChats:
             self._failed(turn.place, error)
 
     def _failed(self, place: Place, error: Exception) -> None:
-        """Take it that something could not be shown: only what the platform demands has effects."""
+        """Note that something could not be shown: only what the platform demands has effects."""
         if isinstance(error, PlatformBusy | AccountRefused):
             self._budget.failed(place.chat, error)
         elif not isinstance(error, PlatformAway | PlatformRefused):

@@ -81,7 +81,7 @@ class Channels:
         }
 
     async def run(self) -> None:
-        """Run them until cancelled; one whose settings change begins anew."""
+        """Run them until cancelled; one whose settings change begins again."""
         running: dict[Key, tuple[AccountConfig, asyncio.Task[None]]] = {}
         async with asyncio.TaskGroup() as tasks:
             while True:

@@ -193,7 +193,7 @@ class _Rows:
             return failure(f"The channel's adapter failed ({type(error).__name__}).")
 
     async def _done(self, operation: Operation) -> Mapping[str, Any]:
-        """Have the adapter do something; what it can't read is read from what passed here."""
+        """Ask the adapter for an operation; messages that it can't read come from our history."""
         try:
             if isinstance(self._adapter, OperatingAdapter):
                 return await self._adapter.operate(operation)

@@ -82,7 +82,7 @@ class WorkChats:
             self._follow(session, preview)
 
     def hear(self, told: Mapping[str, Any]) -> None:
-        """Take it that something has changed that works for a session."""
+        """Note that something has changed that works for a session."""
         try:
             session = SessionKey.parse(told["work"])
         except (TypeError, ValueError):  # of another version

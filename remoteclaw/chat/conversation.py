@@ -135,7 +135,7 @@ class Conversation:
         await self._draw()
 
     async def _move_to(self, session: str) -> None:
-        """Have the chat be about another session from now on."""
+        """Change to another session."""
         self._over([*self._pending.values()])
         await self._link.reopen({"sessionKey": session})
         await self._show_earlier()
@@ -227,7 +227,7 @@ class Conversation:
             await self._link.ask("chat.shown", params)
 
     def _take_outcome(self, told: Mapping[str, Any]) -> None:
-        """Take that an entry has its outcome; the reply of another channel's session is shown."""
+        """Note that an entry has its outcome; the reply of another channel's session is shown."""
         entry = str(told["runId"]).partition("-")[2]
         if entry in self._outcomes:  # it was asked for, and told as well
             return
@@ -251,14 +251,14 @@ class Conversation:
         self._shown.update([turn] if turn else [])
 
     def _over(self, entries: list[str]) -> None:
-        """Take that messages are answered, under the name that each has here."""
+        """Note that messages are answered, under the name that each has here."""
         names = [name for name, entry in self._pending.items() if entry in entries]
         for name in names:
             del self._pending[name]
         self._screen.indicator.answered([*names, *entries])
 
     def _look_for(self, entry: str) -> None:
-        """Have it asked for a message's outcome, which may have come while nobody heard it."""
+        """Ask for a message's outcome, which may have come while the connection was lost."""
         if entry not in self._asked_for:
             self._asked_for.add(entry)
             self._tasks.create_task(self._ask_for(entry))

@@ -67,14 +67,14 @@ class Indicator:
             self._work = _Work(self._clock())
 
     def accepted(self, name: str, entry: str, ahead: int) -> None:
-        """Take that a message is stored under an entry, with others before it."""
+        """Note that a message is stored under an entry, with others before it."""
         if name in self._unanswered:
             self._unanswered.discard(name)
             self._unanswered.add(entry)
         self._ahead = ahead
 
     def answered(self, names: Iterable[str]) -> None:
-        """Take that these messages have their outcome."""
+        """Note that these messages have their outcome."""
         self._unanswered.difference_update(names)
         self._ahead = min(self._ahead, max(len(self._unanswered) - 1, 0))
         if not self._unanswered and self._work and not self._work.is_live:
@@ -85,11 +85,11 @@ class Indicator:
         self._asks.add(request)
 
     def closed(self, request: str) -> None:
-        """Take that a request is answered, or is over."""
+        """Note that a request is answered, or is over."""
         self._asks.discard(request)
 
     def opened(self, *, is_running: bool) -> None:
-        """Take whether the session works, after a time in which nothing was heard of it."""
+        """Note whether the session works, after a time in which nothing was heard of it."""
         if not is_running and self._work and self._work.is_live:
             self.ended()
 
@@ -107,7 +107,7 @@ class Indicator:
         self._work.messages = int(told.get("messages") or 1)
 
     def ended(self) -> None:
-        """Take that the turn is over; what has no outcome yet is waited for."""
+        """Note that the turn is over; what has no outcome yet is waited for."""
         self._asks.clear()
         self._work = _Work(self._clock()) if self._unanswered else None
 

@@ -142,7 +142,7 @@ class Screen:
             self._up(self._painted(text))
 
     def ended(self, turn: str | None, *, note: str = "") -> None:
-        """Take that a turn is over; a note about it stands below its answer."""
+        """Note that a turn is over; a note about it stands below its answer."""
         if turn is not None:
             self._ended = max(self._ended, stream_order(turn))
         self._flush()

@@ -104,7 +104,7 @@ async def answer_request(
     words: str = "",
     message: str = "",
 ) -> Told:
-    """Answer a request on behalf of somebody (CHANNEL:ID), and return what they are told.
+    """Answer a request on behalf of a person (CHANNEL:ID), and return what they are told.
 
     The first answer counts; every other one is told who has decided what, and when.
     `message` is the platform's id of the message that answers, if one does.
@@ -161,7 +161,7 @@ def _unfit(request: Request, verdict: Verdict, words: str) -> str | None:
 async def _of_change(
     fleet: Fleet, home: Home, request: Request, told: str, *, is_first: bool
 ) -> Told:
-    """Have a change carried out that is decided, and return what became of it."""
+    """Carry out a change that is decided, and return what became of it."""
     now = await fleet.asks.find(request.id)
     if now and now.state == "answered":
         await carry_out(fleet, home, now, told)
@@ -176,7 +176,7 @@ async def _of_change(
 
 
 async def carry_out_changes(fleet: Fleet, home: Home) -> None:
-    """Have the changes carried out that were decided elsewhere, or by a process that was killed."""
+    """Carry out changes that were decided elsewhere, or by a process that was killed."""
     for request in await fleet.asks.changes():
         if request.answer:
             await carry_out(fleet, home, request, _words(request, request.answer))

@@ -149,7 +149,7 @@ class Taken:
 
 
 async def take(text: str, asked: Callable[[str], Asked], *, has_files: bool) -> Taken:
-    """Look whether a message is a command, and do it; `asked` is given what stands behind its name.
+    """Take a message, and do it if it is a command; `asked` is given what follows its name.
 
     Raises `RedisUnavailable` and `RedisRefused`.
     """

@@ -78,7 +78,7 @@ def can_be_asked(config: Config, session: SessionKey) -> bool:
 def may_answer(
     config: Config, session: SessionKey, who: str, people: Collection[str], *, is_owner: bool
 ) -> bool:
-    """Whether somebody (CHANNEL:ID) may answer what is asked for in a session for `people`."""
+    """Whether a person (CHANNEL:ID) may answer what is asked for in a session for `people`."""
     if who == OPERATOR:
         return True
     match approvals_of(config, session).who:
@@ -91,7 +91,7 @@ def may_answer(
 
 
 def check_chats(config: Config) -> None:
-    """Raise `ConfigError` for a chat where nobody would ever see what is asked for."""
+    """Raise `ConfigError` for a chat whose adapter can't show what is asked for."""
     for key, table in _all_tables(config):
         if not table.chat:
             continue

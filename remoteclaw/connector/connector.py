@@ -165,7 +165,7 @@ class Connector:
     # -- from the gateway ----------------------------------------------------------------------
 
     def _relay(self, request: Request) -> None:
-        """Have the gateway answer a request; answer with an error if it doesn't."""
+        """Answer a request as the gateway does, or with an error if it doesn't."""
         try:
             answer = self._asked_until_answered(request)
         except Failure as failure:
@@ -215,7 +215,7 @@ class Connector:
         return message
 
     def _look_into(self, request: Request, result: "dict[str, Any]") -> None:
-        """Take what is between the gateway and us out of a result."""
+        """Remove from a result what only the gateway and the connector need."""
         if request.method == "initialize":
             # HTTP repeats with every message what was agreed on.
             self._gateway.headers["MCP-Protocol-Version"] = str(result["protocolVersion"])

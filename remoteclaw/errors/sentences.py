@@ -1,4 +1,4 @@
-"""The sentences about a failed turn: polite ones, and what the person can do who can mend it."""
+"""The sentences about a failed turn: polite ones, and what the person can do who can fix it."""
 
 from dataclasses import dataclass
 
@@ -73,7 +73,7 @@ _WITHOUT_REASON = (
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What is said to a person who can mend a failure, within the sentence about it."""
+    """What is said to a person who can fix a failure, within the sentence about it."""
 
     reason: str = ""
     """The CLI's own, on one line and without secrets."""
@@ -109,7 +109,7 @@ def sentence(
 
     `reference` is the turn's id, which `remoteclaw sessions trace` looks up; it is left out where
     nothing went wrong (a turn that the person stopped). `until` is when the provider takes requests
-    again, in words. With a `remedy` it is for a person who can mend the failure.
+    again, in words. With a `remedy` it is for a person who can fix the failure.
     """
     template = _SENTENCES[category]
     if category is ErrorCategory.TIMEOUT and overdue:

@@ -49,7 +49,7 @@ class AccountState:
 
 #: What an account lacks that no process runs.
 NOT_RUN = "No process runs it: `remoteclaw up` does, and `remoteclaw channel run`."
-#: How long a problem is believed after it was told, in milliseconds: it is told every 30 s.
+#: How long a report of a problem counts, in milliseconds: it is repeated every 30 s.
 FRESH_MS = 90_000
 
 

@@ -175,9 +175,9 @@ class Asks:
     async def made(
         self, request: Request, became: Literal["used", "denied", "void"], *, words: str, told: str
     ) -> None:
-        """Say what became of a change that is answered, and have its session told so.
+        """Record what became of a change that is answered, and tell its session.
 
-        The first one who says it is believed: whoever does a change holds the lock of its file.
+        The first word counts: the process that makes a change holds the lock of its file.
         """
         session = request.session
         queue = await self._scripts.run(

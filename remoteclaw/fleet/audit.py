@@ -20,7 +20,7 @@ MOST = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """What somebody did with a terminal, or was refused."""
+    """An act of a user on a terminal, or its refusal."""
 
     at_ms: int
     who: str

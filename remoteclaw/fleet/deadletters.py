@@ -36,7 +36,7 @@ class DeadLetter:
     entry_id: str
     """Its id on the session's stream, and of its outcome; of a reply, that on the reply stream."""
     attempts: int
-    """How often it was tried."""
+    """How many attempts were made."""
     category: str
     detail: str
     entry: Entry | None

@@ -32,7 +32,7 @@ class Gateways:
     async def announced(
         self, host_id: str, address: str, *, stays: Callable[[], bool] = lambda: False
     ) -> AsyncIterator[None]:
-        """Have it known where a host's gateway is; of several, any of them.
+        """Announce where a host's gateway is; of several, any of them.
 
         In the end it is forgotten, unless it `stays`, because another one follows there at once.
         """

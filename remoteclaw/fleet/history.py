@@ -17,11 +17,11 @@ from remoteclaw.messages import ChannelMessage, Reaction
 
 __all__ = ["MOST", "History", "shortened"]
 
-#: How much of a chat is kept, and of one text, in characters.
+#: How many entries of a chat are kept, and the longest text of one, in characters.
 MOST, LONGEST = 150, 1000
 #: Who has written what is ours.
 OURS = "you"
-#: How far back is looked for reactions that nobody has told the agent of yet.
+#: How many entries are searched for reactions that the agent was not told of.
 LOOK_BACK = 50
 
 
@@ -98,7 +98,7 @@ class History:
             if "of" in line:
                 reactions.setdefault(line["of"], {}).setdefault(line["from"], line)
                 continue
-            # A group that has moved numbers its messages anew: the newest of a number is meant.
+            # A group that has moved reuses numbers: the newest message of a number is meant.
             to_it = [reactions.pop(id_, {}) for id_ in line["ids"]]
             if thread in (None, line["thread"]) and len(found) < limit:
                 found.append(_message(line, [one for by in to_it for one in by.values()]))

@@ -41,7 +41,7 @@ __all__ = [
 DEDUPE_MS = 7 * 24 * 3600 * 1000
 #: How long a hint may take to reach a worker before the sweeper looks, in milliseconds.
 GRACE_MS = 2000
-#: How long accepting is tried while Redis is away, in seconds; then the adapter is told.
+#: Time limit for accepting a message while Redis is away, in seconds; then the adapter is told.
 APPEND_S = 10.0
 #: How long an operator waits for the end of a conversation, in seconds: an agent that is stopped
 #: has five, and then a second until it is killed.
@@ -175,7 +175,7 @@ class Inbound:
         copy_of: tuple[str, str] | None = None,
         notes: str | None = None,
     ) -> str:
-        """Have a session's conversation end, for an operator, before anything that comes later.
+        """End a session's conversation, for an operator, before anything that comes later.
 
         All that it has accepted so far is stopped. Return the id of the entry whose outcome says
         when it is done: at once if the session is idle and a worker is there. With the same `call`

@@ -238,7 +238,7 @@ def live_of(provider: str, account: str) -> str:
 
 
 def previews(provider: str, account: str) -> str:
-    """Hash: the previews that stand in an account's chats, by session and message, as JSON; until
+    """Hash: the previews in an account's chats, by session and message, as JSON; until
     the answer is there."""
     return f"rc:previews:{provider}:{account}"
 

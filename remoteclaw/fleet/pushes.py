@@ -39,7 +39,7 @@ class Pushes:
         self._tokens = tokens
 
     async def add(self, person: str, browser: Browser) -> None:
-        """Have a browser notified; the same token's earlier one no more, nor the oldest of many."""
+        """Add a browser to notify, in place of its token's earlier one; drop the oldest of many."""
         client, name = self._scripts.client, keys.pushes(person)
         now = await self._scripts.now_ms()
         kept = orjson.dumps({**asdict(browser), "at_ms": now})
@@ -58,7 +58,7 @@ class Pushes:
             await self.remove(person, token.decode())
 
     async def remove(self, person: str, token: str) -> None:
-        """Have the browser with a token notified no more."""
+        """Remove the browser with a token."""
         await self._scripts.call(self._scripts.client.hdel, keys.pushes(person), token)
 
     async def of(self, person: str) -> AsyncIterator[Browser]:

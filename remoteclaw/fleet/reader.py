@@ -44,7 +44,7 @@ KNOWN_MS = 7 * 24 * 3600 * 1000
 #: How long is kept what adapters tell of a call's messages and operations, in milliseconds: as long
 #: as the call is remembered.
 ANSWER_MS = 24 * 3600 * 1000
-#: How long is known what a message of a platform says, in milliseconds.
+#: How long is kept what a platform's message belongs to, in milliseconds.
 SAID_MS = 7 * 24 * 3600 * 1000
 #: How long is known which requests of other conversations a chat shows, in milliseconds: a little
 #: longer than they can be answered.
@@ -65,7 +65,7 @@ class Mark:
     is_begun: bool = False
     """Whether the next part may be there, too."""
     doubts: int = 0
-    """How often that part was begun before, and nobody knows what came of it."""
+    """How often that part was begun before, with an unknown result."""
     kept: Mapping[str, str] = field(default_factory=dict)
     """The parts that the platform refused, files all, by index; and why."""
 
@@ -252,13 +252,13 @@ class ReplyReader:
         return await WorkTrees(self._scripts).below(sid, recent_ms=0, deadline=math.inf)
 
     async def previews(self) -> list[dict[str, Any]]:
-        """Return the previews that stand in chats, as they were noted."""
+        """Return the previews in chats, as they were noted."""
         client = self._scripts.client
         found = await self._scripts.call(client.hvals, self._previews, deadline=math.inf)
         return [orjson.loads(each) for each in found]
 
     async def note_preview(self, sid: str, message_id: str, preview: dict[str, Any] | None) -> None:
-        """Note a preview that stands in a chat; with None, that it is gone. Raises `LeaseLost`."""
+        """Note a preview in a chat; with None, that it is gone. Raises `LeaseLost`."""
         await self._scripts.run(
             "preview",
             keys={"reader": self._reader, "previews": self._previews},

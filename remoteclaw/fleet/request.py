@@ -41,7 +41,7 @@ State = Literal[
     "open", "answered", "given", "lapsed", "granted", "used", "denied", "expired", "void", "gone"
 ]
 
-#: What stands in the message that shows a request where what became of it will; no agent knows it.
+#: The placeholder in a request's message for what became of it; no agent knows it.
 CLOSING = "%CLOSING-{id}%"
 
 #: What a conversation is told whose requests go to another chat: nothing of what is asked for.

@@ -23,13 +23,13 @@ from remoteclaw.protocols import FORK_OF
 
 __all__ = ["SessionView", "Sessions"]
 
-#: How many of the newest sessions are looked for by their label or title.
+#: How many of the newest sessions are found by their label or title.
 MOST_NAMED = 1000
-#: How many sessions with work are looked at for those that run.
+#: How many sessions with work are searched for those that run.
 MOST_ACTIVE = 1000
-#: How many of the newest sessions are looked at for warm agents.
+#: How many of the newest sessions are searched for warm agents.
 MOST_WARM = 300
-#: How many sessions are looked at in one step, for which Redis answers nobody else.
+#: How many sessions are read in one step, during which Redis answers no other client.
 MOST_AT_ONCE = 100
 
 
@@ -295,18 +295,18 @@ class Sessions:
         await self._set(session, MODEL, model)
 
     async def bind(self, session: SessionKey, project: str | None) -> None:
-        """Have a session work in a project, from its next turn on; None takes it away.
+        """Bind a session to a project, from its next turn on; None ends that.
 
         While it does, it is not forgotten, however long nobody writes.
         """
         await self._set(session, PROJECT, project)
 
     async def quieten(self, session: SessionKey, *, is_quiet: bool) -> None:
-        """Have a session's chat show nothing of turns before their answers, or show it again."""
+        """Hide what a session's turns do before their answers from its chat, or show it again."""
         await self._set(session, IS_QUIET, "1" if is_quiet else None)
 
     async def _set(self, session: SessionKey, field: str, value: str | None) -> None:
-        """Set or remove a setting of a session, to which nobody needs to have written yet."""
+        """Set or remove a setting of a session, also of one that has no message yet."""
         await self._scripts.run(
             "configure",
             keys={"state": keys.state(session.sid)},

@@ -29,13 +29,13 @@ class Subscriptions:
         self._changed = asyncio.Event()
 
     def follow(self, sid: str, *, live: Listener, done: Listener) -> None:
-        """Have a session's announcements told to these, who must not wait."""
+        """Call these with a session's announcements; they must not wait."""
         self._listeners[keys.live(sid).encode()] = live
         self._listeners[keys.outcome_channel(sid).encode()] = done
         self._changed.set()
 
     def hear(self, channel: str, listener: Listener) -> None:
-        """Have what is announced on a channel told to this one, who must not wait."""
+        """Call this one with each announcement on a channel; it must not wait."""
         self._listeners[channel.encode()] = listener
         self._changed.set()
 
@@ -45,7 +45,7 @@ class Subscriptions:
         self._changed.set()
 
     def also_hear(self, channel: str, listener: Listener) -> None:
-        """Have it told to this one, too, for as long as there are subscriptions."""
+        """Call this one, too, for as long as there are subscriptions."""
         self._also.setdefault(channel.encode(), []).append(listener)
         self._changed.set()
 

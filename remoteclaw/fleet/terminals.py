@@ -33,7 +33,7 @@ from remoteclaw.messages import SessionKey, TerminalWish
 
 __all__ = ["Terminals"]
 
-#: How long what cockpits are told is kept, in milliseconds.
+#: How long the events for cockpits are kept, in milliseconds.
 EVENTS_MS = 7 * 24 * 3600 * 1000
 #: How many more than a minute's share may be opened at once.
 BURST = 3

@@ -36,7 +36,7 @@ class WaitLimit:
     async def hold(
         self, sid: str, turn: str, target: SessionView, *, timeout_s: float
     ) -> AsyncIterator[Verdict]:
-        """Have a session's turn wait for a turn of another one, for so long at most, if it may.
+        """Let a session's turn wait for a turn of another one, for so long at most, if it may.
 
         It holds a worker all the time, and the other turn needs one too: of its host, if it has
         one. A wait is over with its turn, whatever became of who waited, or with its time.

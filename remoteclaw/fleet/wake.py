@@ -25,7 +25,7 @@ __all__ = ["JOB", "Waker"]
 JOB = "workers.jobs.drain"
 #: How long RQ keeps a hint whose drain failed, in seconds, for people who look at rq-dashboard.
 FAILURE_TTL_S = 24 * 3600
-#: How long a hint is tried to be sent, in seconds; the sweeper sends it otherwise.
+#: Time limit for sending a hint, in seconds; the sweeper sends it otherwise.
 SEND_S = 2.0
 
 

@@ -23,7 +23,7 @@ __all__ = ["Told", "TurnWork", "WorkBelow", "WorkTrees"]
 
 #: How many sessions are told at most.
 MOST = 50
-#: How long one that has ended is told of, in milliseconds.
+#: How long one is told after its end, in milliseconds.
 RECENT_MS = 10 * 60 * 1000
 #: The least pause between two reports to a follower, in seconds.
 FOLLOW_S = 1.0

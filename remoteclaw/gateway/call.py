@@ -45,10 +45,10 @@ class Subscriber(Watcher, Protocol):
         """Send what has happened in a chat of the page since an event, and what happens there."""
 
     def watch_page_chat(self, token: str, *, is_visible: bool) -> None:
-        """Take whether the chat of the page is in view, where one is logged in with a token."""
+        """Note whether the chat of the page is in view, where one is logged in with a token."""
 
     def shown_in_chat(self, key: str, unsaved: frozenset[str]) -> None:
-        """Take that a message of the chat was shown; the `unsaved` files are kept."""
+        """Note that a message of the chat was shown; the `unsaved` files are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

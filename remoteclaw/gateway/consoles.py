@@ -150,7 +150,7 @@ class ConsoleChat:
             client.tell(event, payload)
 
     def acknowledge(self, key: str, unsaved: frozenset[str]) -> None:
-        """Take that a message was shown; the `unsaved` blobs are kept."""
+        """Note that a message was shown; the `unsaved` blobs are kept."""
         is_this = self._pending is not None and self._pending["key"] == key
         if is_this and self._shown and not self._shown.done():
             self._shown.set_result(unsaved)

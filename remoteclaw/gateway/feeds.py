@@ -32,7 +32,7 @@ EVENTS = ("session.live", "session.ask", "session.outcome", "session.work")
 LOOKED_AT = 32
 #: How many entries are remembered as sent: more than are read.
 REMEMBERED = 128
-#: How often what works for a session is told at most, in seconds.
+#: The least pause between two reports of what works for a session, in seconds.
 WORK_S = 1.0
 
 log = logging.getLogger(__name__)
@@ -58,15 +58,15 @@ class Feeds:
         self._news.hear(keys.WORK, self._heard_work)
 
     def hear(self, channel: str, listener: Listener) -> None:
-        """Have what is announced on a channel told to this one, who must not wait."""
+        """Call this one with each announcement on a channel; it must not wait."""
         self._news.hear(channel, listener)
 
     def ignore(self, channel: str) -> None:
-        """Have it told no more."""
+        """End that."""
         self._news.ignore(channel)
 
     def also_hear(self, channel: str, listener: Listener) -> None:
-        """Have it told to this one, too."""
+        """Call this one, too."""
         self._news.also_hear(channel, listener)
 
     async def run(self) -> None:
@@ -94,7 +94,7 @@ class Feeds:
         return followed
 
     def _heard_asking(self, ask_id: bytes | None) -> None:
-        """Have a request told to those who follow its session, or all that may have been missed."""
+        """Tell the followers of a session of a request, or of all that may have been missed."""
         assert self._tasks is not None, "it runs"
         self._tasks.create_task(self._tell_asking((ask_id or b"").decode(errors="replace")))
 

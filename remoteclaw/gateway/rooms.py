@@ -96,11 +96,11 @@ class Room:
     # -- who types -----------------------------------------------------------------------------
 
     def has_typed(self, call: str) -> bool:
-        """Whether a call has typed what it was to type: it is the same again."""
+        """Whether a call has typed already: the same call may come again."""
         return call in self._typed
 
     def typed(self, call: str) -> None:
-        """Take that a call has typed it."""
+        """Note that a call has typed."""
         self._typed[call] = None
         while len(self._typed) > MOST_TYPED:
             self._typed.popitem(last=False)
@@ -126,7 +126,7 @@ class Room:
         return self._viewers.send(boottime()) if self._viewers else None
 
     def seen(self) -> None:
-        """Look who watches and who types; the number of viewers is told a while later."""
+        """Update who watches and who types; the number of viewers is told a while later."""
         self.keyboard.lapse(now=boottime())
         for seat in self._seats.values():
             seat.viewer.is_typing = self.keyboard.is_held_by(seat.who)

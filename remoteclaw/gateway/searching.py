@@ -13,7 +13,7 @@ from remoteclaw.tools.oversight import Excerpt
 
 __all__ = ["MOST_LOOKED_AT", "Found", "search_records"]
 
-#: How many sessions are looked through at most, for a list or a search.
+#: The most sessions that a list or a search looks through.
 MOST_LOOKED_AT = 1000
 #: How much is searched at most, in bytes: that takes a quarter of a second.
 MOST_BYTES = 64 * 1024 * 1024

@@ -32,7 +32,7 @@ from remoteclaw.tools.chats import Sent
 
 __all__ = ["Message", "send", "store"]
 
-#: How much of a message the conversation of its chat is told, in characters.
+#: The part of a message that the conversation of its chat is told, in characters.
 MOST_TOLD = 1000
 #: How long a call waits for the receipts of its messages, in seconds.
 RECEIPT_S = 10.0

@@ -166,7 +166,7 @@ class PipesHolder(Holder):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
 
     def note_attached(self):
-        """Take that file away."""
+        """Remove that file."""
         try:
             os.unlink(os.fsdecode(self.run_dir) + "/parked")
         except OSError:

@@ -255,7 +255,7 @@ class TerminalClient(Connection):
         return words, rest[:size]
 
     async def _receive(self) -> None:
-        """Wait for more. The socket stays watched: to begin that anew costs more than a key."""
+        """Wait for more. The socket stays watched: to begin again costs more than a key."""
         if self._is_over:
             raise EOFError("the holder closed the connection")
         loop = asyncio.get_running_loop()

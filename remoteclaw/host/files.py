@@ -153,7 +153,7 @@ def size_in_words(size: int) -> str:
 
 
 def share_text(path: Path, text: bytes, link: Path) -> None:
-    """Have a text at a path that its content decides, for as long as `link` is there.
+    """Keep a text at a path that its content decides, for as long as `link` is there.
 
     Callers that need the same text at the same time share it. Texts of that directory without a
     link are removed.

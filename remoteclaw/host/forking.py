@@ -48,7 +48,7 @@ def fork(
     env: Mapping[str, str],
     streams: Sequence[int],
 ) -> socket.socket:
-    """Have a server run `python -m MODULE ARGUMENTS` in this directory.
+    """Make a server run `python -m MODULE ARGUMENTS` in this directory.
 
     The socket that is returned says its process id, and later its exit status or minus its signal.
     It ends without them if the server ends.

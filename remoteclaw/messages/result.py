@@ -77,7 +77,7 @@ class AgentDeliveryResult:
     error: str | None = None
     """The words of the CLI or of RemoteClaw about a failure, for logs; people read the payloads."""
     reason: str = ""
-    """The same on a line and without secrets, for a person who can mend it; else nothing."""
+    """The same on a line and without secrets, for a person who can fix it; else nothing."""
     error_category: ErrorCategory | None = None
     retry_at_ms: int | None = None
     """The time when the provider takes requests again, in milliseconds since 1970, if known."""

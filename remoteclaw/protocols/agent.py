@@ -150,7 +150,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """The ways to mend what keeps a CLI from its model, in words for the person who runs it."""
+    """The ways to fix what keeps a CLI from its model, in words for the person who runs it."""
 
     install: str = ""
     """The command that installs it."""

@@ -53,7 +53,7 @@ class ChannelProfile:
     owner_prefix: str | None = None
     """How the ids of owners begin there, as long as no owners are configured."""
     is_local: bool = False
-    """Whether who writes there can mend the installation: of a failure they are told the agent
+    """Whether who writes there can fix the installation: of a failure they are told the agent
     CLI's own reason and what to do, where others are told politely that there was one."""
 
 

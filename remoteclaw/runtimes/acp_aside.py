@@ -202,7 +202,7 @@ class AcpAside(CliAside[RpcMessage]):
         await self._leave()
 
     async def _leave(self) -> None:
-        """Have the agent forget the session, as far as it can; its answer is dropped."""
+        """Ask the agent to forget the session, as far as it can; its answer is dropped."""
         self._sessions.forget()
         for ability in ("delete", "close"):
             if self.session and ability in self._sessions.abilities:

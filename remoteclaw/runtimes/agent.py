@@ -28,7 +28,7 @@ from remoteclaw.runtimes.wire import Messages, UnreadableLine
 
 __all__ = ["CliProcess", "CliTurn", "next_of_start"]
 
-#: How long the end of an aside is tried, in seconds: the CLI may not read.
+#: Time limit for ending an aside, in seconds: the CLI may not read.
 STOP_S = 1.0
 
 _M = TypeVar("_M")
@@ -109,7 +109,7 @@ class CliTurn(ABC, Generic[_M]):
 
     @abstractmethod
     async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
-        """Have a message join the turn."""
+        """Add a message to the turn."""
 
     @abstractmethod
     async def interrupt(self) -> None:

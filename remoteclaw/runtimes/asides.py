@@ -85,7 +85,7 @@ class SharedMessages(Generic[_M]):
         self._read: deque[_M | UnreadableLine] = deque()
         """What is the turn's, and was read by an aside."""
         self._is_read = False
-        """Whether somebody reads."""
+        """Whether a task reads."""
         self._has_ended = False
         self._moved = asyncio.Event()
 

@@ -91,7 +91,7 @@ def with_point(note: str, point: str) -> str:
 
 
 def parted(note: str) -> tuple[str, str]:
-    """Return a note and the point that stands in it; a copy begins there."""
+    """Return a note and the point that is in it; a copy begins there."""
     own, _, point = note.partition(_POINT)
     return own, point
 

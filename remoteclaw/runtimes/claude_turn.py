@@ -158,7 +158,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         await self._peer.send({"type": "user", "uuid": message_id, "message": message})
 
     async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
-        """Have a message join the turn.
+        """Add a message to the turn.
 
         While claude uses a tool, it hears of the message with the tool's result; while it writes,
         it answers it in a turn of its own right behind, which counts as a part of ours.

@@ -33,7 +33,7 @@ class CodexAside(CliAside[RpcMessage]):
         self._said: list[str] = []
 
     async def ask(self, prompt: str) -> None:
-        """Have the thread made; the question follows when it is there."""
+        """Ask for the thread; the question follows when it is there."""
         self._prompt, self.goes_on = prompt, True
         await self._peer.request(self._method, self._params, self._request)
 

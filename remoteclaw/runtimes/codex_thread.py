@@ -78,7 +78,7 @@ def limits_of(spec: AgentSpec) -> dict[str, Any]:
 def aside_of(spec: AgentSpec, run_dir: Path) -> dict[str, Any]:
     """Return what the thread of a question is like: the same tools, and each has to ask for them.
 
-    With other tools, the provider would read the whole conversation anew.
+    With other tools, the provider would read the whole conversation again.
     """
     thread = thread_of(replace(spec, permissions="deny"), run_dir)
     settings = own_settings(spec.env)

@@ -98,7 +98,7 @@ class CodexTurn(CliTurn[RpcMessage]):
         """The used part of the plan, from codex' last report."""
 
     async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
-        """Have a message join the turn; codex hears of it with its next step."""
+        """Add a message to the turn; codex hears of it with its next step."""
         await self._started.wait()
         self._steered.add(key)
         params = {"threadId": self._thread, "expectedTurnId": self._turn, "input": parts}

@@ -96,7 +96,7 @@ class DemoTurn(CliTurn[dict[str, Any]]):
         """The end of the turn, once it has come and messages have yet to be refused."""
 
     async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
-        """Have a message join the turn; one that comes too late for it is refused."""
+        """Add a message to the turn; one that comes too late for it is refused."""
         self._steered.add(key)
         await self._lines.send({"type": "steer", "id": key, "prompt": parts[0]["prompt"]})
 

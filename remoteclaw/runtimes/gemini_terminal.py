@@ -129,7 +129,7 @@ class GeminiWatch(NotedWatch):
         self.tell()
 
     async def look(self) -> None:
-        """Look whether it has opened its conversation, until it has."""
+        """Check whether it has opened its conversation, until it has."""
         self._is_followed = True
         if not self.is_ready:
             self.known.is_ready = await asyncio.to_thread(self._has_opened)

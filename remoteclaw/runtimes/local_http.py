@@ -55,7 +55,7 @@ class LocalServer:
 
     @contextlib.asynccontextmanager
     async def events(self, path: str, *, silent_s: float) -> AsyncIterator[AsyncIterator[Any]]:
-        """Have the events of a path; they end with the connection, or when it is silent."""
+        """Open the events of a path; they end with the connection, or when it is silent."""
         async with contextlib.AsyncExitStack() as stack:
             async with asyncio.timeout(ANSWER_S):
                 _, stream = await stack.enter_async_context(self._asked("GET", path))

@@ -107,7 +107,7 @@ class OpencodeTranscript:
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
-    """Have the database open for reading; raises `OSError` where it can't be read."""
+    """Open the database for reading; raises `OSError` where it can't be read."""
     try:
         opened = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=BUSY_S)
         with contextlib.closing(opened):

@@ -211,7 +211,7 @@ class OpencodeWatch(NotedWatch):
             self._opened(session)
 
     async def _see_prompt(self) -> None:
-        """See whether it has taken up the prompt of its start, and send it what it has to be sent.
+        """Check whether it has taken up the prompt of its start; else send that.
 
         It may have done that before anybody was there to hear of it.
         """

@@ -248,7 +248,7 @@ class Beside:
         self._ended += obeyed == "answered"
 
     async def _move(self, entry: Entry, aside: Aside) -> bool:
-        """Have a branch of the conversation answer a message; False if there is no room for it."""
+        """Move a message to a branch, which answers it; False if there is no room for one."""
         words = "\n\n".join(payload.text for payload in aside.payloads if payload.text)
         told = Aside("branch", (ReplyPayload(words or ON_IT, is_ours=not words),))
         (said,) = self._on_stream(entry, told, is_whole=False)

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 ENDED_ABOVE = "(Our conversation has ended since you asked this.)"
-#: How much the conversation is told of a message and of its answer, in characters.
+#: The part of a message and of its answer that the conversation is told, in characters.
 MOST_TOLD = 4000
 
 

@@ -1,4 +1,4 @@
-"""Permissions: has people asked what an agent may not do or decide by itself, and waits for a word.
+"""Permissions: asks people for what an agent may not do by itself, and waits for their answer.
 
 The request is a record (`fleet.request`). While the turn waits it holds its worker, for `hold_s` at
 most, and not the last one that other sessions wait for: then the turn ends, and a later answer
@@ -115,12 +115,12 @@ class Permissions:
         return tuple(self._wanted.values())
 
     def look(self) -> None:
-        """Have each request looked at: there may be an answer."""
+        """Check each request: there may be an answer."""
         for news in self._news:
             news.set()
 
     async def decide(self, event: PermissionEvent) -> Decision:
-        """Have a person decide. Does not return once the turn is to end without an answer."""
+        """Ask a person, and return their decision; never, once the turn ends without an answer."""
         tool = _tool(event)
         if self._denied[tool] >= MOST_DENIALS:
             return Decision("deny", DENIED_OFTEN.format(tool=tool, count=MOST_DENIALS))

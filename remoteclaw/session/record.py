@@ -47,7 +47,7 @@ MOST_CALLS = 30
 #: default, that is 32 KB a turn. Of the others so many characters are kept, and agents are told no
 #: more of any.
 TOOLS_SHARE, MOST_SHOWN = 8, 300
-#: How much of a conversation a new process is told, in characters: its end.
+#: The part of a conversation that a new process is told, in characters: its end.
 MOST_DIGEST = 24_000
 
 

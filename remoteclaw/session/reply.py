@@ -110,13 +110,13 @@ class TurnReply:
     # -- live ----------------------------------------------------------------------------------
 
     def show(self, index: int, text: str) -> None:
-        """Have the message with this index shown as far as it has come."""
+        """Show the message with this index as far as it has come."""
         self._live = (index, text)
         self._live_changed.set()
         self._say_last(text)
 
     def show_activity(self, tools: tuple[ToolActivity, ...]) -> None:
-        """Have the tools shown that the agent uses at the moment, beside the live text."""
+        """Show the tools that the agent uses at the moment, beside the live text."""
         self._activity = tools
         self._live_changed.set()
 
@@ -133,7 +133,7 @@ class TurnReply:
         return f"{running[-1].name}: {running[-1].argument}".rstrip(": ") if running else ""
 
     def show_tool(self, call: ToolCall) -> None:
-        """Have a tool shown to those who follow the session, as far as its call has come."""
+        """Show a tool to those who follow the session, as far as its call has come."""
         self._tools.pop(call.id, None)
         self._tools[call.id] = call
         if len(self._tools) > MOST_TOOLS:
@@ -142,12 +142,12 @@ class TurnReply:
         self.has_news.set()
 
     def show_plan(self, steps: tuple[PlanStep, ...]) -> None:
-        """Have the agent's plan shown."""
+        """Show the agent's plan."""
         self.plan = steps
         self._live_changed.set()
 
     def show_usage(self, usage: AgentUsage) -> None:
-        """Have the tokens shown that the turn has taken so far."""
+        """Show the tokens that the turn has taken so far."""
         self._tokens = usage.new_tokens
         self._live_changed.set()
 

@@ -56,7 +56,7 @@ class Resets:
         return why if has_past else None
 
     async def end_conversation(self, turn: str, why: str, first: Entry) -> None:
-        """Have the turn begin a new conversation, or a copy of one, once in all its attempts.
+        """Begin a new conversation, or a copy of one, once in all attempts at the turn.
 
         Its `first` entry says of which. What it has set going is stopped if the end was requested,
         and goes on if it comes by age.

@@ -34,7 +34,7 @@ class Steering:
         """Whether something came that has to wait, with all behind it."""
 
     def give(self, entry: Entry) -> None:
-        """Have the agent hear of an entry that is recorded as a part of the turn."""
+        """Give the agent an entry that is recorded as a part of the turn."""
         self._given.append(entry)
         self._has_news.set()
 

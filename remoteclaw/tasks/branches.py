@@ -58,7 +58,7 @@ async def move_to_branch(
     running: Sequence[Entry],
     acknowledgement: Mapping[str, Any] | None = None,
 ) -> Literal["moved", "full", "gone"]:
-    """Have a person's message that waits answered by a branch of its conversation, now.
+    """Move a person's message that waits to a branch of its conversation, which answers it now.
 
     `running` are the entries that the conversation's turn is about; the acknowledgement goes to
     the chat in the same step. Doing it again, also in another process, changes nothing. "full"

@@ -28,7 +28,7 @@ class Standing:
     idle_s: float
     """For how long it has been idle."""
     alone_s: float
-    """For how long nobody has looked at it."""
+    """How long it has had no viewer."""
     has_draft: bool
     """Whether something may have been typed that was not sent."""
     same_s: float = 0.0

@@ -1,7 +1,7 @@
 """The pacing of frames: how often a viewer of a terminal is told what has changed.
 
 A viewer has a revision of the screen, and is sent what differs from it when its time has come. So a
-flood is a few frames a second for everybody, and nobody's slowness is anybody else's.
+flood is a few frames a second for all, and a slow viewer delays no other one.
 """
 
 from collections.abc import Callable

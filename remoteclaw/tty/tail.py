@@ -1,6 +1,6 @@
 """The tail of a program's raw output, for those who follow it each at their own pace.
 
-It is kept once somebody has asked for it: few ever do, and it is a fifth of what a terminal takes.
+It is kept once a client has asked for it: few do, and it is a fifth of a terminal's memory.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The watching of one terminal: its output becomes a screen, and what it says of itself is heard.
 
-The program is never kept waiting: all that it prints is read at once, whoever looks.
+The program is never kept waiting: all its output is read at once, with or without viewers.
 """
 
 import asyncio
@@ -104,13 +104,13 @@ class Watching:
     _was_typed_early: bool = False
     """Whether something was typed before it said that it is ready: into a question of its start."""
     _typed: int = 0
-    """How often somebody has typed."""
+    """How often a person has typed."""
     _is_pasted: bool = False
     """Whether something was pasted into a dialog: codex puts that into its composer."""
     _is_submitting: bool = False
     _submits: asyncio.Event = field(default_factory=asyncio.Event)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set by whatever it prints and says, and whoever types."""
+    """Set by its output, its signs, and by typing."""
 
     async def restore(self) -> None:
         """Build the screen as it is now, from what was kept and what was printed since."""
@@ -339,7 +339,7 @@ class Watching:
                     await self._news.wait()
 
     async def _note_typing(self) -> None:
-        """Have it known that something is typed, before it is: also to the next gateway."""
+        """Note that something is typed, before it is, also for the next gateway."""
         if not self.has_draft:
             self.has_draft = True
             await self.keep()

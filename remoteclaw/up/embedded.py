@@ -210,7 +210,7 @@ class EmbeddedRedis:
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """Have the server write its data and end."""
+        """Make the server write its data and end."""
         if self._process is not None:
             await stop(self._process, patience_s=STOP_S)
 

@@ -261,7 +261,7 @@ class Supervisor:
         await _keep("the gateway", run)
 
     async def _keep_channels(self) -> None:
-        """Have the accounts on chat platforms run, once the configuration has any."""
+        """Run the accounts on chat platforms, once the configuration has any."""
         env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path)}
         config = CurrentConfig(self._home, self._config)
         await self._is_ready.wait()

@@ -101,7 +101,7 @@ class _Page:
         self.length += len(text)
 
     def mark(self, kind: Kind, start: int, *, url: str = "", language: str = "") -> None:
-        """Have what was said since a place look different."""
+        """Format what was said since a place."""
         if self.length > start:
             self.entities.append(Entity(kind, start, self.length - start, url, language))
 
@@ -203,7 +203,7 @@ class _Page:
                 self.mark("strikethrough", start)
 
     def _link(self, start: int, url: str) -> None:
-        """Have what was said since a place lead somewhere, with what leads there before it."""
+        """Make what was said since a place a link, and one with the same link before it."""
         for each in self.entities[-4:]:  # behind a link there are the looks of its words at most
             if each.url == url and each.offset + each.length == start:
                 self.entities.remove(each)

@@ -177,12 +177,12 @@ class Connection:
         return opening
 
     def watch_page_chat(self, token: str, *, is_visible: bool) -> None:
-        """Take whether the chat of the page is in view, where one is logged in with a token."""
+        """Note whether the chat of the page is in view, where one is logged in with a token."""
         if self._closing is None:
             self._gateway.page_chats.watch(self, token, is_visible=is_visible)
 
     def shown_in_chat(self, key: str, unsaved: frozenset[str]) -> None:
-        """Take that a message of the chat was shown; the `unsaved` files are kept."""
+        """Note that a message of the chat was shown; the `unsaved` files are kept."""
         self._gateway.consoles.shown(self, key, unsaved)
 
     # -- reading -------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ class PageChats:
         return Opening(is_afresh=True, has_earlier=has_earlier), events
 
     def watch(self, client: Audience, token: str, *, is_visible: bool) -> None:
-        """Take whether a client's chat is in view, where one is logged in with a token."""
+        """Note whether a client's chat is in view, where one is logged in with a token."""
         if is_visible:
             self._visible[client] = token
         else:
@@ -137,7 +137,7 @@ class PageChats:
         )
 
     def leave(self, client: Audience) -> None:
-        """Tell a client nothing more."""
+        """Stop telling a client."""
         self._close(client)
         self._visible.pop(client, None)
 

@@ -140,7 +140,7 @@ class PageDoor:
         return answer
 
     async def whoami(self, request: Request) -> Response:
-        """Say who is logged in: a page can't tell a refused upgrade from a lost one.
+        """Return who is logged in: a page can't tell a refused upgrade from a lost one.
 
         `session` is that of one's own first conversation, null for who may not write.
         """
