@@ -24,36 +24,28 @@ class Subscriptions:
 
     def __init__(self, scripts: Scripts) -> None:
         self._client = scripts.client
-        self._listeners: dict[bytes, Listener] = {}
-        self._also: dict[bytes, list[Listener]] = {}
+        self._listeners: dict[bytes, list[Listener]] = {}
         self._changed = asyncio.Event()
 
     def follow(self, sid: str, *, live: Listener, done: Listener) -> None:
         """Call these with a session's announcements; they must not wait."""
-        self._listeners[keys.live(sid).encode()] = live
-        self._listeners[keys.outcome_channel(sid).encode()] = done
-        self._changed.set()
+        self.hear(keys.live(sid), live)
+        self.hear(keys.outcome_channel(sid), done)
 
     def hear(self, channel: str, listener: Listener) -> None:
-        """Call this one with each announcement on a channel; it must not wait."""
-        self._listeners[channel.encode()] = listener
+        """Call this one, too, with each announcement on a channel; it must not wait."""
+        self._listeners.setdefault(channel.encode(), []).append(listener)
         self._changed.set()
 
     def ignore(self, channel: str) -> None:
-        """Have nothing more told of a channel."""
+        """Call no one any more with a channel's announcements."""
         self._listeners.pop(channel.encode(), None)
         self._changed.set()
 
-    def also_hear(self, channel: str, listener: Listener) -> None:
-        """Call this one, too, for as long as there are subscriptions."""
-        self._also.setdefault(channel.encode(), []).append(listener)
-        self._changed.set()
-
     def unfollow(self, sid: str) -> None:
-        """Have nothing more told of a session."""
-        self._listeners.pop(keys.live(sid).encode(), None)
-        self._listeners.pop(keys.outcome_channel(sid).encode(), None)
-        self._changed.set()
+        """Call no one any more with a session's announcements."""
+        self.ignore(keys.live(sid))
+        self.ignore(keys.outcome_channel(sid))
 
     async def run(self) -> None:
         """Listen for ever, whether Redis is there or not."""
@@ -78,7 +70,7 @@ class Subscriptions:
         subscribed: set[bytes] = set()
         while True:
             self._changed.clear()
-            wanted = {*self._listeners, *self._also}
+            wanted = {*self._listeners}
             if more := wanted - subscribed:
                 await pubsub.subscribe(*more)
             if less := subscribed - wanted:
@@ -87,8 +79,7 @@ class Subscriptions:
             await self._changed.wait()
 
     def _tell(self, message: dict[str, Any]) -> None:
-        own = self._listeners.get(message["channel"])
-        for listener in [*([own] if own else ()), *self._also.get(message["channel"], ())]:
+        for listener in [*self._listeners.get(message["channel"], ())]:
             if message["type"] == "subscribe":
                 listener(None)  # from now on it is heard; what was before may have been missed
             elif message["type"] == "message":

@@ -58,16 +58,12 @@ class Feeds:
         self._news.hear(keys.WORK, self._heard_work)
 
     def hear(self, channel: str, listener: Listener) -> None:
-        """Call this one with each announcement on a channel; it must not wait."""
+        """Call this one, too, with each announcement on a channel; it must not wait."""
         self._news.hear(channel, listener)
 
     def ignore(self, channel: str) -> None:
-        """End that."""
+        """Call no one any more with a channel's announcements."""
         self._news.ignore(channel)
-
-    def also_hear(self, channel: str, listener: Listener) -> None:
-        """Call this one, too."""
-        self._news.also_hear(channel, listener)
 
     async def run(self) -> None:
         """Receive announcements, until cancelled."""

@@ -64,7 +64,7 @@ class Streams:
         self._lists: dict[tuple[str, ...] | None, tuple[int, list[dict[str, Any]]]] = {}
         """The terminals that are told to tokens for some agents, as of some news."""
         self._listing = asyncio.Lock()
-        gateway.feeds.also_hear(keys.TERMINAL, self._heard)
+        gateway.feeds.hear(keys.TERMINAL, self._heard)
 
     def _heard(self, sid: bytes | None) -> None:
         """Wake those who wait for a session's news; all, where something may have been missed."""
