@@ -38,13 +38,11 @@ def reply_payload(
     call: str | None = None,
     effect: str | None = None,
     origin: str = "",
-    status: str = "",
-    usage: Mapping[str, Any] | None = None,
     is_silent: bool = False,
     card: Card | None = None,
     is_beside: bool = False,
 ) -> dict[str, Any]:
-    """Return the JSON of a reply; `entries`, `status` and `usage` only for the last one of a turn.
+    """Return the JSON of a reply; a turn's last one has `entries`, and later its status and usage.
 
     What a `call` sends is numbered from 0 with `index` for itself.
     """
@@ -64,8 +62,8 @@ def reply_payload(
         "call": call,
         "effect": effect,
         "origin": origin,
-        "status": status,
-        "usage": usage,
+        "status": "",
+        "usage": None,
         "is_silent": is_silent,
         **({"card": asdict(card)} if card else {}),
         **({"is_beside": True} if is_beside else {}),

@@ -102,8 +102,6 @@ class SessionState:
     """The entry that this became when it was retried as a dead letter."""
     told_entry: str | None
     """What it was told last while its result was awaited."""
-    unreported: tuple[str, ...]
-    """The turns since then whose answers are to be a part of the result."""
 
     @property
     def name(self) -> str:
@@ -180,7 +178,6 @@ class SessionState:
             task_entry=text.get("task_entry"),
             retried_entry=text.get("retried_entry"),
             told_entry=text.get("told_entry"),
-            unreported=_ids(text.get("unreported")),
             **more,
         )
 

@@ -30,10 +30,10 @@ class Ring:
         self.start = max(self.start, self.end - RING_BYTES)
         return count
 
-    def piece(self, offset, most=PIECE_BYTES):
+    def piece(self, offset):
         """Return the bytes from an offset on, as many as lie together."""
         at = offset % RING_BYTES
-        return self.buffer[at : at + min(self.end - offset, most)]
+        return self.buffer[at : at + min(self.end - offset, PIECE_BYTES)]
 
 
 class Pump:

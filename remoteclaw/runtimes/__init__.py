@@ -34,12 +34,9 @@ def create_cli_runtime(name: str) -> Runtime:
     return RUNTIMES[name]()
 
 
-def detect_runtime(path: str | None = None) -> tuple[str, str]:
-    """Return the name of the first agent CLI that is installed, and why it was chosen.
-
-    `path` is searched instead of PATH.
-    """
+def detect_runtime() -> tuple[str, str]:
+    """Return the name of the first agent CLI that is installed, and why it was chosen."""
     for name in CLIS:
-        if found := shutil.which(create_cli_runtime(name).command[0], path=path):
+        if found := shutil.which(create_cli_runtime(name).command[0]):
             return name, f"the first agent CLI found: {found}"
     return "demo", f"no agent CLI was found on PATH (looked for {', '.join(CLIS)})"

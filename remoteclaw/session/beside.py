@@ -108,16 +108,16 @@ class Beside:
         """Take notice that there may be more."""
         self._has_news.set()
 
-    async def settle(self, *, within_s: float = SETTLE_S) -> int:
+    async def settle(self) -> int:
         """Take nothing more, and end what is open; return how many entries were answered meanwhile.
 
-        What has no answer within that time waits. Raises `LeaseLost`.
+        What has no answer within `SETTLE_S` waits. Raises `LeaseLost`.
         """
         before = self._ended
         if self._taking:
             self._taking.cancel()
         if self._asking:
-            await asyncio.wait(self._asking.values(), timeout=within_s)
+            await asyncio.wait(self._asking.values(), timeout=SETTLE_S)
         tasks = [task for task in (self._taking, *self._asking.values()) if task]
         self.abandon()
         await asyncio.gather(*tasks, return_exceptions=True)
