@@ -27,7 +27,6 @@ from tests.support.promised import PROMISED
 
 TOOLS = tuple(catalog.TOOLS.values())
 ALL = frozenset(catalog.TOOLS)
-WORKERS_JOB = "workers.jobs.DrainJob"
 CRON = {name for name in ALL if name.startswith("cron_")}
 GATEWAY = {name for name in ALL if name.startswith("gateway_")}
 MODERATES = {"message_delete", "message_pin"}

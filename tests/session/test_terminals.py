@@ -30,7 +30,6 @@ from tests.support.terminals import used_before
 from tests.support.waiting import HANG_S, eventually
 
 HOLD_S = 600.0
-SESSION_OF = "alice"
 
 
 @pytest.fixture
