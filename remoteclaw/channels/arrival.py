@@ -21,16 +21,14 @@ from remoteclaw.errors import (
     RemoteClawError,
 )
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.caller import call_name
-from remoteclaw.fleet.keys import OPERATOR
 from remoteclaw.fleet.pairings import Request
-from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import (
     EVERYONE,
     MAX_ATTACHMENTS,
     Attachment,
     ChannelMessage,
+    ChatPlace,
     Reaction,
     SessionKey,
     file_name,
@@ -358,20 +356,11 @@ class Arrival:
         """Say something in the chat, once for the message that it answers."""
         door, incoming = self.door, self.incoming
         name = "\0".join((door.provider, door.account, incoming.chat, *(call or (self._name, ""))))
-        payload = reply_payload(
-            sid=OPERATOR,
-            turn="",
-            attempt=0,
-            index=0,
-            channel_id=incoming.chat,
-            thread_id=incoming.thread,
-            text=text,
-            reply_to_id=incoming.id if incoming.is_group or call else None,
-            call=call_name(None, name),
-            is_silent=is_silent,
-        )
-        place = door.provider, door.account, payload
+        place = ChatPlace(door.provider, door.account, incoming.chat, incoming.thread)
+        answered = incoming.id if incoming.is_group or call else None
         try:
-            await door.fleet.calls.messages(None, name, [place], note=None)
+            await door.fleet.calls.say(
+                place, text, name=name, reply_to_id=answered, is_silent=is_silent
+            )
         except CallRefused as refusal:  # by Redis: there is no turn that could be over
             raise RedisRefused(str(refusal)) from None

@@ -3,11 +3,8 @@
 from remoteclaw.clock import in_words, now_ms
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.caller import call_name
-from remoteclaw.fleet.keys import OPERATOR
 from remoteclaw.fleet.pairings import Request
-from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.messages import person
+from remoteclaw.messages import ChatPlace, person
 
 __all__ = ["approve", "pair"]
 
@@ -46,19 +43,9 @@ async def approve(fleet: Fleet, code: str, *, by: str) -> Request | None:
     request = await fleet.pairings.approve(code, by=by)
     if request is None:
         return None
-    call = f"paired\0{request.provider}\0{request.account}\0{request.id}\0{request.message}"
-    payload = reply_payload(
-        sid=OPERATOR,
-        turn="",
-        attempt=0,
-        index=0,
-        channel_id=request.chat,
-        thread_id=None,
-        text=WELCOME,
-        call=call_name(None, call),
-    )
-    place = (request.provider, request.account, payload)
-    await fleet.calls.messages(None, call, [place], note=None)
+    place = ChatPlace(request.provider, request.account, request.chat)
+    name = f"paired\0{request.provider}\0{request.account}\0{request.id}\0{request.message}"
+    await fleet.calls.say(place, WELCOME, name=name)
     return request
 
 

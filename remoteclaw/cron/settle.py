@@ -199,15 +199,6 @@ class Settler:
 
 
 def _reply(session: SessionKey, text: str, *, call: str) -> bytes:
-    payload = reply_payload(
-        sid=session.sid,
-        turn="",
-        attempt=0,
-        index=0,
-        channel_id=session.channel_id,
-        thread_id=session.thread,
-        text=text,
-        is_error=True,
-        call=call,
+    return orjson.dumps(
+        reply_payload(session.place, text, sid=session.sid, is_error=True, call=call)
     )
-    return orjson.dumps(payload)

@@ -28,11 +28,12 @@ from remoteclaw.fleet.inbound import (
 )
 from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.outcomes import OUTCOME_MS
+from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.request import CHANGE_MS
 from remoteclaw.fleet.state import STATE_MS, SessionState, pairs
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.fleet.work import Told
-from remoteclaw.messages import ChannelMessage, Entry, Provenance, SessionKey
+from remoteclaw.messages import ChannelMessage, ChatPlace, Entry, Provenance, SessionKey
 from remoteclaw.protocols import FORK_OF
 
 __all__ = ["CALL_MS", "Copied", "ToolCalls"]
@@ -140,6 +141,29 @@ class ToolCalls:
         if status == "incomplete":
             raise CallRefused("UNAVAILABLE", "The file is not stored any more: send it again.")
         return made
+
+    async def say(
+        self,
+        place: ChatPlace,
+        text: str,
+        *,
+        name: str,
+        reply_to_id: str | None = None,
+        is_silent: bool = False,
+    ) -> None:
+        """Say something of RemoteClaw's own in a chat, once for its name.
+
+        Raises `CallRefused` if Redis takes nothing more.
+        """
+        payload = reply_payload(
+            place,
+            text,
+            sid=keys.OPERATOR,
+            reply_to_id=reply_to_id,
+            call=call_name(None, name),
+            is_silent=is_silent,
+        )
+        await self.messages(None, name, [(place.provider, place.account, payload)], note=None)
 
     async def failed(self, caller: Caller, call: str) -> None:
         """Note with the turn that what a call sent did not arrive."""

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter
 
-from remoteclaw.messages import Attachment
-from remoteclaw.protocols import Card, Operation, Reply
+from remoteclaw.messages import Attachment, ChatPlace
+from remoteclaw.protocols import Card, Operation, Place, Reply
 
 __all__ = ["NewerReply", "decode_reply", "operation_payload", "reply_payload"]
 
@@ -23,14 +23,13 @@ class NewerReply(Exception):
 
 
 def reply_payload(
+    place: ChatPlace | Place,
+    text: str,
     *,
     sid: str,
-    turn: str,
-    attempt: int,
-    index: int,
-    channel_id: str,
-    thread_id: str | None,
-    text: str,
+    turn: str = "",
+    attempt: int = 0,
+    index: int = 0,
     is_error: bool = False,
     reply_to_id: str | None = None,
     attachments: Sequence[Attachment] = (),
@@ -44,6 +43,7 @@ def reply_payload(
 ) -> dict[str, Any]:
     """Return the JSON of a reply; a turn's last one has `entries`, and later its status and usage.
 
+    What is no turn's is of RemoteClaw itself.
     What a `call` sends is numbered from 0 with `index` for itself.
     """
     return {
@@ -52,8 +52,8 @@ def reply_payload(
         "turn": turn,
         "attempt": attempt,
         "index": index,
-        "channel_id": channel_id,
-        "thread_id": thread_id,
+        "channel_id": place.chat,
+        "thread_id": place.thread,
         "text": text,
         "is_error": is_error,
         "reply_to_id": reply_to_id,
@@ -72,16 +72,8 @@ def reply_payload(
 
 def operation_payload(call: str, operation: Operation) -> dict[str, Any]:
     """Return the JSON of an operation, for the call that asks for it."""
-    payload = reply_payload(
-        sid="",
-        turn="",
-        attempt=0,
-        index=0,
-        channel_id=operation.channel_id,
-        thread_id=operation.thread_id,
-        text="",
-        call=call,
-    )
+    place = Place(operation.channel_id, operation.thread_id)
+    payload = reply_payload(place, "", sid="", call=call)
     return {**payload, "operation": asdict(operation)}
 
 

@@ -268,13 +268,11 @@ def shown_by(request: Request, *, attempt: int, text: str, how: str = "") -> Sho
         place: ChatPlace, part: str, text: str, card: Card | None = None, *files: Attachment
     ) -> bytes:
         said = reply_payload(
+            place,
+            text,
             sid=request.session.sid,
             turn=request.turn,
             attempt=attempt,
-            index=0,
-            channel_id=place.chat,
-            thread_id=place.thread,
-            text=text,
             attachments=files,
             call=f"ask:{request.id}{part}",
             card=card,

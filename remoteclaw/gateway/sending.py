@@ -157,13 +157,12 @@ def _on_streams(
         for number, text in enumerate(texts):
             is_last = number == len(texts) - 1
             payload = reply_payload(
+                place,
+                text,
                 sid=call.caller.session.sid if call.caller else OPERATOR,
                 turn=call.turn.id if call.caller else "",
                 attempt=call.turn.attempt if call.caller else 0,
                 index=len(messages),
-                channel_id=place.chat,
-                thread_id=place.thread,
-                text=text,
                 reply_to_id=message.reply_to_id,
                 attachments=files if is_last else (),
                 call=name,

@@ -324,16 +324,7 @@ class HeldTerminal:
             return
         session = self.held.session
         name = f"terminal-{self.held.sid}-{about}"
-        payload = reply_payload(
-            sid=self.held.sid,
-            turn="",
-            attempt=0,
-            index=0,
-            channel_id=session.channel_id,
-            thread_id=session.thread,
-            text=words,
-            call=name,
-        )
+        payload = reply_payload(session.place, words, sid=self.held.sid, call=name)
         digest = hashlib.sha256(name.encode()).hexdigest()[:32]
         with contextlib.suppress(CallRefused):
             await self._fleet.calls.messages(

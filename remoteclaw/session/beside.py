@@ -32,6 +32,7 @@ from remoteclaw.messages import (
     person,
     stream_order,
 )
+from remoteclaw.protocols import Place
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.permission import Permissions
@@ -286,13 +287,11 @@ class Beside:
         message = entry.message
         payloads = [
             reply_payload(
+                Place(message.channel_id, message.thread_id),
+                payload.text,
                 sid=self._lease.sid,
                 turn=entry.id,
-                attempt=0,
                 index=number,
-                channel_id=message.channel_id,
-                thread_id=message.thread_id,
-                text=payload.text,
                 reply_to_id=message.id if number == 0 else payload.reply_to_id,
                 origin=ORIGIN,
                 is_beside=True,

@@ -18,6 +18,7 @@ from remoteclaw.fleet.turn import LIVE_MS
 from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import ReplyPayload, ToolCall, Turn, origin_of
 from remoteclaw.profiles import profile_of
+from remoteclaw.protocols import Place
 
 __all__ = ["TurnReply"]
 
@@ -230,13 +231,12 @@ class TurnReply:
         if self._turn.entries[-1].moved and payload.index == len(self.said):
             quoted = quoted or message.id  # the chat has gone on meanwhile
         return reply_payload(
+            Place(message.channel_id, message.thread_id),
+            payload.text,
             sid=self._lease.sid,
             turn=self._turn.id,
             attempt=self._turn.attempt,
             index=payload.index,
-            channel_id=message.channel_id,
-            thread_id=message.thread_id,
-            text=payload.text,
             is_error=payload.is_error,
             reply_to_id=None if quoted in unknown else quoted,
             attachments=payload.attachments,

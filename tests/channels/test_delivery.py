@@ -18,7 +18,7 @@ from remoteclaw.errors import LeaseLost, PlatformAway, PlatformRefused, Platform
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.reader import CLAIM_MS, Mark, ReplyReader
 from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import ChatPlace, SessionKey
 from remoteclaw.protocols import Part, Reply, Sent
 from tests.support.cli import run
 from tests.support.leases import answered
@@ -97,13 +97,12 @@ async def test_topics_of_a_chat_are_served_beside_each_other(
     client: Any = stack.fleet.scripts.client
     for index, (thread, text) in enumerate((("a", "a 0"), ("b", "b 0"), ("a", "a 1"))):
         payload = reply_payload(
+            ChatPlace("test", "default", "chat-1", thread),
+            text,
             sid=SID,
             turn="1-0",
             attempt=1,
             index=index,
-            channel_id="chat-1",
-            thread_id=thread,
-            text=text,
         )
         await client.xadd(REPLIES, {"reply": orjson.dumps(payload)})
     async with relayed(stack, Topics()):

@@ -358,9 +358,7 @@ async def test_terminal_note(lossy: tuple[Fleet, Proxy]) -> None:
 async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease, _ = await begun(fleet)
-    payload = reply_payload(
-        sid=lease.sid, turn="1-0", attempt=1, index=0, channel_id="c", thread_id=None, text="hi"
-    )
+    payload = reply_payload(lease.session.place, "hi", sid=lease.sid, turn="1-0", attempt=1)
     await lease.turns.finish("done", reply=[], payloads=[payload])
     reader = fleet.replies.reader("test", "default")
     replies = reader.replies()

@@ -263,13 +263,11 @@ async def test_a_tool_s_message_and_the_answer_keep_their_order(
     await turn.call("message_reply", message="looking")
     outcome = keys.outcome_prefix(turn.lease.sid) + turn.id
     payload = reply_payload(
+        turn.lease.session.place,
+        "found",
         sid=turn.lease.sid,
         turn=turn.id,
         attempt=1,
-        index=0,
-        channel_id="chat-1",
-        thread_id=None,
-        text="found",
         entries=[turn.id],
     )
     await turn.lease.turns.finish("done", reply=[], payloads=[payload])

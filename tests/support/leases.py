@@ -43,13 +43,11 @@ async def answered(fleet: Fleet, text: str, *files: Attachment, **fields: object
     """Have a message answered with its own text, on the reply stream; its session is idle."""
     lease, accepted = await begun(fleet, text, **fields)
     payload = reply_payload(
+        lease.session.place,
+        text,
         sid=lease.sid,
         turn=accepted.entry_id,
         attempt=1,
-        index=0,
-        channel_id="chat-1",
-        thread_id=None,
-        text=text,
         attachments=files,
         entries=[accepted.entry_id],
     )

@@ -20,7 +20,7 @@ from remoteclaw.fleet.inbound import Accepted, encode_entry, entry_args, entry_k
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.messages import ChannelMessage, Deliver, Origin, SessionKey
+from remoteclaw.messages import ChannelMessage, ChatPlace, Deliver, Origin, SessionKey
 from remoteclaw.up.embedded import ServerProgram, find_server
 from remoteclaw.up.supervisor import worker_command
 from tests.support.command import RQ, Process, start_program
@@ -72,16 +72,12 @@ class Stack:
         **more: Any,
     ) -> None:
         """Put several there at once, so that none is read without the others."""
-        about: dict[str, Any] = {
-            "sid": SID,
-            "turn": "1-0",
-            "attempt": 1,
-            "channel_id": chat,
-            "thread_id": None,
-        }
+        place = ChatPlace(provider, account, chat)
         async with self.fleet.scripts.client.pipeline() as pipeline:
             for number, text in enumerate(texts, index):
-                payload = reply_payload(**about, index=number, text=text, **more)
+                payload = reply_payload(
+                    place, text, sid=SID, turn="1-0", attempt=1, index=number, **more
+                )
                 stream = keys.reply_stream(provider, account)
                 pipeline.xadd(stream, {"reply": orjson.dumps(payload)})
             await pipeline.execute()

@@ -63,13 +63,12 @@ class Talk:
 
     def _payload(self, text: str, index: int, *, is_last: bool, **more: Any) -> dict[str, Any]:
         return reply_payload(
+            self.lease.session.place,
+            text,
             sid=self.lease.sid,
             turn=self.entry_id,
             attempt=1,
             index=index,
-            channel_id=self.chat,
-            thread_id=None,
-            text=text,
             entries=[self.entry_id] if is_last else [],
             **more,
         )
