@@ -13,19 +13,18 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.config.home import Home, private_directory
+from remoteclaw.config.home import Home
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, Launch
 from remoteclaw.runtimes.claude import ClaudeRuntime
 from remoteclaw.runtimes.claude_terminal import ClaudeTerminal, ClaudeWatch
 from remoteclaw.tty.input import cleaned
 from tests.support.agents import AgentCli
-from tests.support.bridges import agent_bridge
 from tests.support.dialogs import HOSTILE, confirm, ignores_pastes
 from tests.support.prefixes import asked, word
 from tests.support.stack import message
-from tests.support.tty import Tty
 from tests.support.waiting import eventually
+from tests.support.walks import walk
 
 ID = "11111111-2222-4333-8444-555555555555"
 OTHER = "66666666-7777-4888-9999-000000000000"
@@ -329,53 +328,32 @@ async def following(claude: Claude) -> AsyncIterator[None]:
 async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
     claude: AgentCli, home: Home
 ) -> None:
-    workspace = home.path / "work"
     recall, last = (f"RECALL {word(what)}" for what in ("here", "again"))
-    env = {**ClaudeRuntime().environment(os.environ), **claude.env}
-    answer_first_dialogs(env)
-    async with agent_bridge(home, "claude", command=claude.command, env=env) as opened:
-        bridge, keeper, session_map = opened
-        await bridge.handle(message("SAY:plum"))
-        (conversation,) = session_map.values()
-        await keeper.discard()
+    answer_first_dialogs(claude)
+    async with walk(home, claude, "SAY:plum", system_prompt="who you are") as walked:
+        tty, watch = walked.tty, walked.watch
+        await tty.see("Yes, I trust this folder")
+        assert (watch.activity, watch.is_ready) == ("unknown", False)
+        await confirm(tty)
+        await tty.becomes("idle")
+        await tty.see("plum")
+        await tty.submit("GREPSYS:who you are")
+        await tty.see("GREPSYS true")
+        await tty.becomes("idle")
+        await tty.submit("SHELL:touch x")
+        await tty.becomes("waiting")
+        assert watch.waiting_for == "Bash: touch x"
+        await ignores_pastes(tty)
+        await tty.type("\x1b")
+        await tty.becomes("idle")
+        await tty.submit(recall + HOSTILE)
+        await tty.becomes("idle")
+        assert "plum" in str(asked(claude.model, recall))
+        assert watch.conversation == walked.conversation
+        await tty.end()  # it writes what it has recorded a moment later
 
-        run_dir = private_directory(home.path / "terminal")
-        spec = replace(SPEC, command=claude.command, workspace=str(workspace), env=env)
-        spec = replace(spec, mcp_servers={}, tools=None)
-        terminal = ClaudeTerminal()
-        launch = terminal.launch(spec, session_id=conversation, prompt="", run_dir=run_dir)
-        record = terminal.transcript(conversation, workspace=spec.workspace, env=env)
-        before = record.end()
-        watch = terminal.watch(
-            run_dir=run_dir,
-            workspace=spec.workspace,
-            env=terminal.places(env),
-            conversation=conversation,
-        )
-        async with Tty.running(launch, watch) as tty:
-            await tty.see("Yes, I trust this folder")
-            assert (watch.activity, watch.is_ready) == ("unknown", False)
-            await confirm(tty)
-            await tty.becomes("idle")
-            await tty.see("plum")
-            await tty.submit("GREPSYS:who you are")
-            await tty.see("GREPSYS true")
-            await tty.becomes("idle")
-            await tty.submit("SHELL:touch x")
-            await tty.becomes("waiting")
-            assert watch.waiting_for == "Bash: touch x"
-            await ignores_pastes(tty)
-            await tty.type("\x1b")
-            await tty.becomes("idle")
-            await tty.submit(recall + HOSTILE)
-            await tty.becomes("idle")
-            assert "plum" in str(asked(claude.model, recall))
-            assert watch.conversation == conversation
-            await tty.end()  # it writes what it has recorded a moment later
-
-        assert not (workspace / "x").exists()
-        items, end = record.read(before)
-        assert [(item.kind, item.text, item.name) for item in items[:6]] == [
+        assert not (walked.workspace / "x").exists()
+        assert [(item.kind, item.text, item.name) for item in walked.items()[:6]] == [
             ("user", "GREPSYS:who you are", ""),
             ("agent", "GREPSYS true", ""),
             ("user", "SHELL:touch x", ""),
@@ -383,18 +361,17 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
             ("notice", "The request was interrupted.", ""),
             ("user", cleaned(recall + HOSTILE), ""),
         ]
-        assert record.read(end) == ([], end), "each item once"
-        assert record.end() == end
-        await bridge.handle(message(last))
+        assert walked.record.end() == walked.position, "each item once"
+        await walked.bridge.handle(message(last))
         assert "touch x" in str(asked(claude.model, last))
-        assert set(session_map.values()) == {conversation}
+        assert set(walked.session_map.values()) == {walked.conversation}
 
 
-def answer_first_dialogs(env: dict[str, str]) -> None:
+def answer_first_dialogs(claude: AgentCli) -> None:
     """Have answered what claude asks a person at its first start, but for the workspace."""
-    key = env["ANTHROPIC_API_KEY"][-20:]
+    key = claude.env["ANTHROPIC_API_KEY"][-20:]
     answered = {
         "hasCompletedOnboarding": True,
         "customApiKeyResponses": {"approved": [key], "rejected": []},
     }
-    Path(env["HOME"], ".claude.json").write_bytes(orjson.dumps(answered))
+    Path(os.environ["HOME"], ".claude.json").write_bytes(orjson.dumps(answered))

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.config.home import Home, private_directory
+from remoteclaw.config.home import Home
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, Launch
 from remoteclaw.runtimes.codex import CodexRuntime
@@ -19,12 +19,11 @@ from remoteclaw.runtimes.codex_terminal import CodexTerminal, CodexWatch
 from remoteclaw.tty.input import cleaned
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
-from tests.support.bridges import agent_bridge
 from tests.support.dialogs import ESCALATED, HOSTILE, confirm, ignores_pastes
 from tests.support.prefixes import asked, word
 from tests.support.stack import message
-from tests.support.tty import Tty
 from tests.support.waiting import eventually
+from tests.support.walks import walk
 
 ID = "01a207ba-dadb-7820-a23c-83adb57e1d47"
 SPEC = AgentSpec(
@@ -251,51 +250,35 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
     model_server: ModelServerProcess, home: Home
 ) -> None:
     cli: AgentCli = required("codex", model_server)
-    workspace = home.path / "work"
     recall, last = (f"RECALL {word(what)}" for what in ("here", "again"))
-    env = {**CodexRuntime().environment(os.environ), **cli.env}
-    options: dict[str, Any] = {"command": cli.command, "env": env, "model": cli.model_name}
-    async with agent_bridge(home, "codex", **options) as (bridge, keeper, session_map):
-        await bridge.handle(message("SAY:plum"))
-        (conversation,) = session_map.values()
-        await keeper.discard()
+    async with walk(home, cli, "SAY:plum", system_prompt=SPEC.system_prompt) as walked:
+        tty, watch = walked.tty, walked.watch
+        await tty.see("Open restricted")
+        assert (watch.activity, watch.is_ready) == ("unknown", False)
+        await confirm(tty)
+        await tty.becomes("idle")
+        await tty.submit(ESCALATED)
+        await tty.becomes("waiting")
+        assert watch.waiting_for == "permission"
+        await ignores_pastes(tty)
+        await tty.type("\x1b")
+        await tty.becomes("idle")
+        await tty.type("\x03")  # what was pasted stands in its composer
+        await tty.submit(recall + HOSTILE)
+        await tty.becomes("idle")
+        assert "plum" in str(asked(cli.model, recall))
+        await eventually(lambda: watch.conversation == walked.conversation)
+        await tty.end()
 
-        run_dir = private_directory(home.path / "terminal")
-        spec = replace(SPEC, **options, workspace=str(workspace), mcp_servers={}, tools=None)
-        terminal = CodexTerminal()
-        launch = terminal.launch(spec, session_id=conversation, prompt="", run_dir=run_dir)
-        record = terminal.transcript(conversation, workspace=spec.workspace, env=env)
-        before = record.end()
-        watch = terminal.watch(
-            run_dir=run_dir, workspace=spec.workspace, env=terminal.places(env), conversation=None
-        )
-        async with Tty.running(launch, watch) as tty:
-            await tty.see("Open restricted")
-            assert (watch.activity, watch.is_ready) == ("unknown", False)
-            await confirm(tty)
-            await tty.becomes("idle")
-            await tty.submit(ESCALATED)
-            await tty.becomes("waiting")
-            assert watch.waiting_for == "permission"
-            await ignores_pastes(tty)
-            await tty.type("\x1b")
-            await tty.becomes("idle")
-            await tty.type("\x03")  # what was pasted stands in its composer
-            await tty.submit(recall + HOSTILE)
-            await tty.becomes("idle")
-            assert "plum" in str(asked(cli.model, recall))
-            await eventually(lambda: watch.conversation == conversation)
-            await tty.end()
-
-        assert not (workspace / "x").exists()
-        items, end = record.read(before)
+        assert not (walked.workspace / "x").exists()
+        items = walked.items()
         assert [(item.kind, item.text, item.name) for item in items[:4]] == [
             ("user", ESCALATED, ""),
             ("tool", "touch x", "exec_command"),
             ("notice", "The request was interrupted.", ""),
             ("user", cleaned(recall + HOSTILE), ""),
         ]
-        assert record.read(end) == ([], end), "each item once"
-        await bridge.handle(message(last))
+        assert walked.items() == items, "each item once"
+        await walked.bridge.handle(message(last))
         assert "touch x" in str(asked(cli.model, last))
-        assert set(session_map.values()) == {conversation}
+        assert set(walked.session_map.values()) == {walked.conversation}

@@ -19,10 +19,9 @@ from remoteclaw.runtimes.gemini_terminal import GeminiTerminal, GeminiWatch
 from remoteclaw.tty.input import cleaned
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
-from tests.support.bridges import agent_bridge
 from tests.support.dialogs import HOSTILE, ignores_pastes
 from tests.support.stack import message
-from tests.support.tty import Tty
+from tests.support.walks import walk
 
 ID = "8e7203f5-0e99-4388-b6fa-bf6d7fe5c040"
 READY, WORKING = "◇  Ready (work)      ", "✦  Working… (work)    "
@@ -286,43 +285,23 @@ async def test_gemini_goes_from_a_turn_to_a_terminal_and_from_the_record_back(
     model_server: ModelServerProcess, home: Home
 ) -> None:
     cli = required("gemini", model_server)
-    runtime, terminal = GeminiRuntime(), GeminiTerminal()
     signed_in = Path(os.environ["HOME"], ".gemini", "settings.json")
     signed_in.parent.mkdir()
     signed_in.write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
-    env = {**runtime.environment(os.environ), **cli.env}
-    about: dict[str, Any] = {"command": cli.command, "env": env, "model": cli.model_name}
-    async with agent_bridge(home, "gemini", **about) as (bridge, keeper, session_map):
-        await bridge.handle(message("SAY: plum"))
-        await keeper.discard()
-        (conversation,) = session_map.values()
-        workspace = str(home.path / "work")
-        given = runtime.fitted(AgentSpec(runtime="gemini", workspace=workspace, **about))
-        run_dir = home.path / "terminals" / "s"
-        run_dir.mkdir(parents=True)
-        record = terminal.transcript(conversation, workspace=workspace, env=env)
-        position = record.end()
-        launch = terminal.launch(given, session_id=conversation, prompt="RECALL", run_dir=run_dir)
-        watch = terminal.watch(
-            run_dir=run_dir,
-            workspace=workspace,
-            env=terminal.places(env),
-            conversation=conversation,
-        )
-
-        async with Tty.running(launch, watch) as tty:
-            await tty.becomes("idle")
-            assert tty.seen == ["unknown", "busy", "idle"], "it takes up its prompt"
-            await tty.submit("SHELL: touch x")
-            await tty.becomes("waiting")
-            await ignores_pastes(tty)
-            await tty.type("\x1b")
-            await tty.becomes("idle")
-            await tty.submit(f"SAY: quince{HOSTILE}")
-            await tty.becomes("idle")
-            await tty.end(signal.SIGTERM)
-        items, _ = record.read(position)
-        again = await bridge.handle(message("SAY: fig"))
+    async with walk(home, cli, "SAY: plum", prompt="RECALL") as walked:
+        tty = walked.tty
+        await tty.becomes("idle")
+        assert tty.seen == ["unknown", "busy", "idle"], "it takes up its prompt"
+        await tty.submit("SHELL: touch x")
+        await tty.becomes("waiting")
+        await ignores_pastes(tty)
+        await tty.type("\x1b")
+        await tty.becomes("idle")
+        await tty.submit(f"SAY: quince{HOSTILE}")
+        await tty.becomes("idle")
+        await tty.end(signal.SIGTERM)
+        items = walked.items()
+        again = await walked.bridge.handle(message("SAY: fig"))
 
     recalled = items.pop(1)
     assert "SAY: plum" in recalled.text, "it remembers the turn"
@@ -334,6 +313,6 @@ async def test_gemini_goes_from_a_turn_to_a_terminal_and_from_the_record_back(
         ("user", cleaned(f"SAY: quince{HOSTILE}")),
         ("agent", "quince"),
     ]
-    assert not Path(workspace, "x").exists()
+    assert not (walked.workspace / "x").exists()
     # So the session goes on from its record, as after any process of gemini's.
     assert again.error_category is ErrorCategory.SESSION_EXPIRED

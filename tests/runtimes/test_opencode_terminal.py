@@ -1,7 +1,6 @@
 """OpenCode's own program in a terminal: how it is started, and what it says of itself."""
 
 import asyncio
-import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -18,13 +17,14 @@ from remoteclaw.runtimes.local_http import MOST_BYTES
 from remoteclaw.runtimes.opencode import OpencodeRuntime
 from remoteclaw.runtimes.opencode_terminal import OpencodeTerminal, OpencodeWatch
 from remoteclaw.runtimes.terminal_notes import TerminalNotes
+from remoteclaw.tty.input import cleaned
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
-from tests.support.bridges import agent_bridge
+from tests.support.dialogs import HOSTILE, ignores_pastes
 from tests.support.opencode import MAIN, Server, Store
 from tests.support.stack import message
-from tests.support.tty import Tty
 from tests.support.waiting import eventually
+from tests.support.walks import walk
 
 SPEC = AgentSpec(
     runtime="opencode",
@@ -311,42 +311,23 @@ async def test_opencode_goes_from_a_turn_to_a_terminal_and_back_with_its_memory_
     model_server: ModelServerProcess, home: Home
 ) -> None:
     cli = required("opencode", model_server)
-    runtime, terminal = OpencodeRuntime(), OpencodeTerminal()
-    env = {**runtime.environment(os.environ), **cli.env}
-    about: dict[str, Any] = {"command": cli.command, "env": env}
-    async with agent_bridge(home, "opencode", **about) as (bridge, keeper, session_map):
-        await bridge.handle(message("SAY: plum"))
-        await keeper.discard()
-        (conversation,) = session_map.values()
-        workspace = str(home.path / "work")
-        given = AgentSpec(runtime="opencode", workspace=workspace, **about)
-        run_dir = home.path / "terminals" / "s"
-        run_dir.mkdir(parents=True)
-        record = terminal.transcript(conversation, workspace=workspace, env=env)
-        position = record.end()
-        launch = terminal.launch(given, session_id=conversation, prompt="RECALL", run_dir=run_dir)
-        watch = terminal.watch(
-            run_dir=run_dir,
-            workspace=workspace,
-            env=terminal.places(env),
-            conversation=conversation,
-        )
-
-        async with Tty.running(launch, watch) as tty:
-            await tty.becomes("idle")
-            assert tty.seen == ["unknown", "busy", "idle"], "it takes up its prompt"
-            await tty.submit("SHELL: touch x")
-            await tty.becomes("waiting")
-            assert watch.waiting_for == "bash: touch x"
-            await tty.type("\x1b")
-            await tty.becomes("idle")
-            live, position = record.read(position)
-            await tty.submit("SAY: quince")
-            await tty.becomes("idle")
-            assert watch.conversation == conversation
-            await tty.end(signal.SIGTERM)
-        items = [*live, *record.read(position)[0]]
-        again = await bridge.handle(message("RECALL"))
+    async with walk(home, cli, "SAY: plum", prompt="RECALL") as walked:
+        tty = walked.tty
+        await tty.becomes("idle")
+        assert tty.seen == ["unknown", "busy", "idle"], "it takes up its prompt"
+        await tty.submit("SHELL: touch x")
+        await tty.becomes("waiting")
+        assert walked.watch.waiting_for == "bash: touch x"
+        await ignores_pastes(tty)
+        await tty.type("\x1b")
+        await tty.becomes("idle")
+        walked.items()  # while it is written
+        await tty.submit(f"SAY: quince{HOSTILE}")
+        await tty.becomes("idle")
+        assert walked.watch.conversation == walked.conversation
+        await tty.end(signal.SIGTERM)
+        items = walked.items()
+        again = await walked.bridge.handle(message("RECALL"))
 
     recalled = items.pop(1)
     assert "SAY: plum" in recalled.text, "it remembers the turn"
@@ -355,9 +336,9 @@ async def test_opencode_goes_from_a_turn_to_a_terminal_and_back_with_its_memory_
         ("user", "SHELL: touch x"),
         ("tool", "touch x"),
         ("agent", "DONE The user rejected permission to use this specific tool call."),
-        ("user", "SAY: quince"),
+        ("user", cleaned(f"SAY: quince{HOSTILE}")),
         ("agent", "quince"),
     ]
-    assert not Path(workspace, "x").exists()
+    assert not (walked.workspace / "x").exists()
     answer = again.payloads[0].text
     assert answer.count("SAY: plum") == answer.count("SAY: quince") == 1, "the turn remembers both"

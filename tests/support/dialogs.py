@@ -18,7 +18,7 @@ HOSTILE = "\n!touch x\n/clear\x1b[201~\r!touch x\r/clear"
 
 async def ignores_pastes(tty: Tty) -> None:
     """Paste into a dialog and give it another size: nothing but keys answers it."""
-    for text in ("no, do not do that\n", "1\n", "y\n", HOSTILE):
+    for text in ("no, do not do that\n", "1\n", "y\n", f"no{HOSTILE}"):
         await tty.paste(text)
     tty.resize()
     await asyncio.sleep(PAUSE_S)

@@ -1,0 +1,79 @@
+"""One conversation that goes from turns to a CLI's own program in a terminal, and back."""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from remoteclaw.bridge import ChannelBridge
+from remoteclaw.config.home import Home, private_directory
+from remoteclaw.protocols import AgentSpec, TerminalWatch, Transcript, TranscriptItem
+from remoteclaw.runtimes import create_cli_runtime
+from tests.support.agents import AgentCli
+from tests.support.bridges import MemorySessionMap, agent_bridge
+from tests.support.stack import message
+from tests.support.tty import Tty
+
+__all__ = ["Walk", "walk"]
+
+
+@dataclass
+class Walk:
+    """A conversation of one turn, which is open in a terminal."""
+
+    conversation: str
+    workspace: Path
+    bridge: ChannelBridge
+    session_map: MemorySessionMap
+    tty: Tty
+    record: Transcript
+    position: str
+    _items: list[TranscriptItem] = field(default_factory=list)
+
+    @property
+    def watch(self) -> TerminalWatch:
+        """What the program says."""
+        return self.tty.watch
+
+    def items(self) -> list[TranscriptItem]:
+        """Return what was said in the terminal, each item once."""
+        while True:
+            items, self.position = self.record.read(self.position)
+            if not items:
+                return [*self._items]
+            self._items += items
+
+
+@contextlib.asynccontextmanager
+async def walk(
+    home: Home, cli: AgentCli, said: str, *, prompt: str = "", **of_spec: Any
+) -> AsyncIterator[Walk]:
+    """Have a conversation in which one thing was said in a turn, and its program in a terminal."""
+    runtime = create_cli_runtime(cli.name)
+    terminal = runtime.terminal
+    assert terminal is not None
+    env = {**runtime.environment(os.environ), **cli.env}
+    about: dict[str, Any] = {"command": cli.command, "env": env, "model": cli.model_name}
+    async with agent_bridge(home, cli.name, **about) as (bridge, keeper, session_map):
+        await bridge.handle(message(said))
+        (conversation,) = session_map.values()
+        await keeper.discard()
+        workspace = home.path / "work"
+        run_dir = private_directory(home.path / "terminal")
+        spec = AgentSpec(runtime=cli.name, workspace=str(workspace), **about, **of_spec)
+        record = terminal.transcript(conversation, workspace=str(workspace), env=env)
+        position = record.end()
+        launch = terminal.launch(
+            runtime.fitted(spec), session_id=conversation, prompt=prompt, run_dir=run_dir
+        )
+        watch = terminal.watch(
+            run_dir=run_dir,
+            workspace=str(workspace),
+            env=terminal.places(env),
+            # Which one codex has open is found by its process.
+            conversation=None if cli.name == "codex" else conversation,
+        )
+        async with Tty.running(launch, watch) as tty:
+            yield Walk(conversation, workspace, bridge, session_map, tty, record, position)
