@@ -22,6 +22,11 @@ _TYPE_IT = "Type it yourself in the terminal, if you mean it."
 _ADDRESS = re.compile(
     r"(?<=[A-Za-z0-9_])@[A-Za-z0-9][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*(?!\.*[\w/\\-])"
 )
+#: What the programs take for files that were dropped on them, and read wherever they are: gemini
+#: a text of nothing but paths, the others the path of a picture, claude also within a text.
+_PATHS = re.compile(r"/|file:|(?=\.).*(?:\.\./|\s/)", re.DOTALL)
+_OUTSIDE = re.compile(r"(?:^|\s)(?:/|\S*\.\./)")
+_PICTURE = re.compile(r"\.(?:avif|gif|jpe?g|pdf|png|svg|webp)(?=\s*$|\s/)", re.IGNORECASE)
 #: Format characters that stay: they make up words of several scripts, and emoji.
 _JOINERS = "\u200c\u200d"
 
@@ -35,16 +40,21 @@ def cleaned(text: str) -> str:
 
     What stays can't be a key or the end of a paste, and reads as it is.
     """
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = re.sub("[\u2028\u2029\u0085]", "\n", text)
-    kept = "".join(
-        character for character in text if character in "\n\t" or not _is_invisible(character)
-    )
+    kept = "".join(character for character in _lines(text) if not _is_invisible(character))
     return unicodedata.normalize("NFC", kept)
 
 
 def paste(text: str, modes: Modes) -> bytes:
-    """Return what a paste types. Raises `PasteRefused` for lines that would be sent one by one."""
+    """Return what a paste types.
+
+    Raises `PasteRefused` for lines that would be sent one by one, and for a command that was hidden
+    behind what can't be seen: whoever has copied it may not know what it is.
+    """
+    if any(map(_is_invisible, _lines(text))) and problem_of_input(text):
+        raise PasteRefused(
+            "The text has signs that can't be seen, and could be a command without them. Type it "
+            "yourself, if you mean it."
+        )
     text = cleaned(text)
     if modes.paste:
         return _BEGIN + text.encode() + _END
@@ -67,7 +77,25 @@ def problem_of_input(text: str) -> str | None:
         return f"“{shown}” ends the program. {_TYPE_IT}"
     if "@" in _ADDRESS.sub("", shown):
         return f"The text has “@” outside of an address, which names a file there. {_TYPE_IT}"
+    if _has_path(re.sub(r"[\"'\\]", "", shown)):
+        return f"The text has the path of a file, which could be read there. {_TYPE_IT}"
     return None
+
+
+def _has_path(text: str) -> bool:
+    """Return whether a program could take a part of a text for a file outside of its workspace."""
+    if _PATHS.match(text):
+        return True
+    return any(
+        (outside := _OUTSIDE.search(line)) and _PICTURE.search(line, outside.end())
+        for line in text.splitlines()
+    )
+
+
+def _lines(text: str) -> str:
+    """Return a text with LF for its line ends."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return re.sub("[\u2028\u2029\u0085]", "\n", text)
 
 
 def _shown(text: str) -> str:
@@ -83,7 +111,7 @@ def _shown(text: str) -> str:
 
 def _is_invisible(character: str) -> bool:
     """Return whether a character has no picture of its own and is no part of another's."""
-    if character in _JOINERS:
+    if character in _JOINERS or character in "\n\t":
         return False
     return unicodedata.category(character) in {"Cc", "Cf", "Cs", "Cn"} or character in _BLANKS
 

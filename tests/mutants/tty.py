@@ -232,6 +232,30 @@ MUTANTS = (
         test="test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_dialog",
     ),
     Mutant(
+        "a command that is pasted behind a sign that nobody sees",
+        before="if any(map(_is_invisible, _lines(text))) and problem_of_input(text):",
+        after="if False:",
+        test="test_a_command_that_hides_is_not_pasted",
+    ),
+    Mutant(
+        "a text of paths that gemini reads",
+        before="if _PATHS.match(text):",
+        after="if False:",
+        test="test_what_could_be_a_command_is_not_typed",
+    ),
+    Mutant(
+        "a path whose quotes hide it",
+        before='if _has_path(re.sub(r"[\\"\'\\\\]", "", shown)):',
+        after="if _has_path(shown):",
+        test="test_what_could_be_a_command_is_not_typed",
+    ),
+    Mutant(
+        "a picture that claude reads in a text",
+        before="(outside := _OUTSIDE.search(line)) and _PICTURE.search(line, outside.end())",
+        after="_PATHS.match(line) and _PICTURE.search(line)",
+        test="test_what_could_be_a_command_is_not_typed",
+    ),
+    Mutant(
         "an Enter for a dialog that was there meanwhile",
         before="return (self.waits, self._typed) != (waits, typed) or",
         after="return self._typed != typed and",

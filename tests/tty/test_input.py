@@ -19,6 +19,16 @@ def test_a_paste_is_one_piece_whatever_it_holds() -> None:
         paste("one\rtwo", Modes())
 
 
+@pytest.mark.parametrize(
+    "text", ["\u200b!ls", "\x15/clear", "ex\u200bit", "see @\u2060x", "\0../x"]
+)
+def test_a_command_that_hides_is_not_pasted(text: str) -> None:
+    """What is seen may be: whoever has copied it presses Enter, or doesn't."""
+    with pytest.raises(PasteRefused, match="signs that can't be seen"):
+        paste(text, FRAMED)
+    assert paste(cleaned(text), FRAMED) == f"\x1b[200~{cleaned(text)}\x1b[201~".encode()
+
+
 def test_words_keep_their_signs() -> None:
     assert (
         cleaned("e\u0301 👨\u200d👩\u200d👧 ❤\ufe0f می\u200cخواهم")
@@ -26,11 +36,14 @@ def test_words_keep_their_signs() -> None:
     )
 
 
-#: What was seen of the real programs (claude 2.1.197, codex 0.169.0, gemini 0.61.0). As the prompt
-#: on their command line: codex runs "!touch x"; claude and gemini clear for "/clear", gemini for
-#: " /clear" too, and both end for "/quit", claude for "exit"; claude reads "@file". Pasted, sent:
-#: codex runs "!touch x" and obeys "/clear" and "/quit", also where an invisible sign that we remove
-#: was in front; gemini reads "@file" behind a letter. No line behind the first one was a command.
+#: What was seen of the real programs (claude 2.1.197, codex 0.169.0, gemini 0.61.0, opencode
+#: 1.18.33). As the prompt on their command line: codex runs "!touch x"; claude and gemini clear for
+#: "/clear", gemini for " /clear" too, and both end for "/quit", claude for "exit"; claude reads
+#: "@file". Pasted and sent: claude and codex run "!touch x"; all obey "/clear", also where an
+#: invisible sign that we remove was in front, gemini behind blanks too; claude ends for "exit".
+#: gemini reads "@file" behind a letter, and a text of nothing but paths; claude a picture whose
+#: path ends a text or a line, opencode one that is the whole text. No line behind the first one was
+#: a command.
 DISGUISES = [
     "!ls",
     " !ls",
@@ -84,6 +97,20 @@ DISGUISES = [
     "$skill",
     "&work",
     "?",
+    "'/tmp/secrets.txt'",
+    '"/tmp/my secrets.txt"',
+    "\\/tmp/secrets.txt",
+    "../secrets.txt",
+    "'../my secrets.txt'",
+    "./here ./../secrets.txt",
+    "./here /tmp/secrets.txt",
+    "file:///tmp/secrets.png",
+    "see /tmp/secrets.png",
+    "see /tmp/my secrets.PNG /tmp",
+    "see '/tmp/secrets.jpeg'",
+    "one\n/tmp/secrets.webp\ntwo",
+    "src/../../secrets.svg",
+    "'../secrets.pd\\f'",
 ]
 
 
@@ -107,6 +134,13 @@ def test_what_could_be_a_command_is_not_typed(text: str) -> None:
         "how do I quit vim?",
         "- [ ] a list\n- [x] of things",
         "漢字",
+        "see docs/logo.png",
+        "see /tmp/logo.png and tell me",
+        "see https://example.org/logo.png",
+        "./run.sh fails",
+        "... and then?",
+        ".env is missing, as README.md says",
+        "cd .. and run make a/b",
     ],
 )
 def test_what_people_write_is_typed(text: str) -> None:
