@@ -300,9 +300,10 @@ async def test_clear_moves_to_another_conversation(claude_of: Claude) -> None:
 
 async def test_changes_are_told_as_they_come(claude_of: Claude) -> None:
     async with following(claude_of):
+        first = claude_of.changes
         with (claude_of.run_dir / "notes").open("ab") as file:
             file.write(b'{"hook_event_name":"UserPromptSubmit"}\n')
-        await eventually(lambda: claude_of.watch.activity == "busy")
+        await eventually(lambda: claude_of.changes > first and claude_of.watch.activity == "busy")
         before = claude_of.changes
         claude_of.watch.title(WORKS)
         assert claude_of.changes == before, "it is busy as before"
