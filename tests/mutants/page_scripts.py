@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "earlier messages that stay away from who scrolls up quickly",
+        before="if (scroller.clientHeight && scroller.scrollTop < NEAR_PX) more();",
+        after="",
+        test="test_who_was_away_long_sees_the_newest_and_can_read_the_rest",
+    ),
+    Mutant(
         "a phone that can't look back",
         before="if (touches[0].clientY - touchedAt > NEAR_PX) lookBack();",
         after="",

@@ -58,8 +58,14 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
   async function more() {
     if (!bring || earlier.disabled) return;
     earlier.disabled = true;
-    await bring().catch((error) => complain(error.message));
-    earlier.disabled = false;
+    try {
+      await bring();
+    } catch (error) {
+      return complain(error.message);
+    } finally {
+      earlier.disabled = false;
+    }
+    if (scroller.clientHeight && scroller.scrollTop < NEAR_PX) more();  // gone further up meanwhile
   }
 
   const complain = (words) => say(problem, words);
