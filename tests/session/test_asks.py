@@ -27,6 +27,7 @@ from remoteclaw.session.permission import RETRACTED, Permissions
 from tests.support.asks import (
     BODY,
     answered,
+    asking,
     newest,
     open_request,
     put_request,
@@ -58,9 +59,7 @@ async def answer(stack: Stack, text: str) -> None:
 
 
 async def test_a_turn_waits_for_the_answer(agent: Stack) -> None:
-    accepted = await agent.append("touch x")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, task, request = await asking(agent, "touch x")
 
     assert (request.what, request.tool) == ("touch x", "a tool")
     assert (await answered(agent, request, "once")).startswith("Allowed once by alice")
@@ -70,9 +69,7 @@ async def test_a_turn_waits_for_the_answer(agent: Stack) -> None:
 
 
 async def test_a_denial_has_a_reason_and_the_first_answer_counts(agent: Stack) -> None:
-    accepted = await agent.append("touch x")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, task, request = await asking(agent, "touch x")
 
     assert await answered(agent, request, "once", by=GUEST) == NOT_YOURS
     assert "“not now”" in await answered(agent, request, "deny", words="not now")
@@ -98,9 +95,7 @@ async def hearing(stack: Stack, directory: Path) -> Stack:
 
 async def heard(stack: Stack, text: str, *, is_cut_off: bool = False) -> Any:
     """Send a message, allow what the agent asks for, and return of which denials it has heard."""
-    accepted = await stack.append(text)
-    task = drain(stack, accepted)
-    request = await open_request(stack)
+    accepted, task, request = await asking(stack, text)
     if is_cut_off:
         task.cancel()
         await asyncio.wait((task,))
@@ -114,9 +109,7 @@ async def heard(stack: Stack, text: str, *, is_cut_off: bool = False) -> Any:
 
 async def denied(stack: Stack, text: str, why: str, *, is_late: bool = False) -> Accepted:
     """Send a message, and deny what the agent asks for."""
-    accepted = await stack.append(text)
-    task = drain(stack, accepted)
-    request = await open_request(stack)
+    accepted, task, request = await asking(stack, text)
     if is_late:
         await sooner(stack, request)
         await task
@@ -172,9 +165,7 @@ async def test_what_is_allowed_for_the_conversation_is_asked_once(agent: Stack) 
 
 async def test_a_later_answer_wakes_the_session_and_passes_once(agent: Stack) -> None:
     agent.configure(agent.agent, approvals={"hold_s": 5})
-    accepted = await agent.append("touch x")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, task, request = await asking(agent, "touch x")
     await sooner(agent, request)
     await task
     told = await agent.outcome(accepted)
@@ -185,9 +176,7 @@ async def test_a_later_answer_wakes_the_session_and_passes_once(agent: Stack) ->
     woken = await newest(agent, accepted)
     assert "touch x yes" in said(woken)
 
-    again = await agent.append("touch x")
-    task = drain(agent, again)
-    second = await open_request(agent)
+    again, task, second = await asking(agent, "touch x")
     assert second.id != request.id
     await answered(agent, second, "deny")
     await task
@@ -196,9 +185,7 @@ async def test_a_later_answer_wakes_the_session_and_passes_once(agent: Stack) ->
 
 
 async def test_a_request_is_void_once_it_is_stopped(agent: Stack) -> None:
-    accepted = await agent.append("touch x")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, task, request = await asking(agent, "touch x")
 
     await agent.fleet.sessions.stop(accepted.session.sid)
     assert await answered(agent, request, "once") == ENDED["void"]
@@ -209,9 +196,7 @@ async def test_a_request_is_void_once_it_is_stopped(agent: Stack) -> None:
 
 
 async def test_the_next_attempt_takes_over_the_request_with_its_answer(agent: Stack) -> None:
-    accepted = await agent.append("touch x")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, task, request = await asking(agent, "touch x")
     task.cancel()
     await asyncio.wait((task,))
     await agent.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
@@ -225,9 +210,7 @@ async def test_the_next_attempt_takes_over_the_request_with_its_answer(agent: St
 
 
 async def test_the_last_worker_is_let_go_for_another_session(agent: Stack) -> None:
-    accepted = await agent.append("touch x")
-    task = drain(agent, accepted)
-    await open_request(agent)
+    accepted, task, _ = await asking(agent, "touch x")
 
     await agent.append("touch y", channel_id="chat-2")
     await task
@@ -256,9 +239,7 @@ async def test_an_answer_in_the_moment_in_which_the_worker_is_needed_is_heard(
 
 async def test_a_chat_reads_once_what_became_of_a_request(agent: Stack) -> None:
     """The message that shows it says so; who answers by a command there isn't told it again."""
-    accepted = await agent.append("touch x")
-    task = drain(agent, accepted)
-    await open_request(agent)
+    accepted, task, _ = await asking(agent, "touch x")
     asked = Asked(
         id="1",
         rest="",
@@ -362,9 +343,7 @@ async def test_a_reply_that_is_lost_shows_a_request_once(
 
 
 async def test_a_request_that_redis_has_lost_is_asked_again(agent: Stack) -> None:
-    accepted = await agent.append("touch x")
-    task = drain(agent, accepted)
-    lost = await open_request(agent)
+    accepted, task, lost = await asking(agent, "touch x")
     await agent.fleet.scripts.client.delete(keys.ask(lost.id))
     await agent.fleet.scripts.client.zrem(keys.ASKS, lost.id)
 
@@ -377,9 +356,7 @@ async def test_a_request_that_redis_has_lost_is_asked_again(agent: Stack) -> Non
 
 
 async def test_the_next_attempt_goes_on_waiting_for_what_has_lapsed(agent: Stack) -> None:
-    accepted = await agent.append("touch x")
-    first = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, first, request = await asking(agent, "touch x")
     await killed(agent, accepted, first)
     await sooner(agent, request)
 
@@ -435,9 +412,7 @@ async def test_what_may_have_run_already_is_asked_anew_and_says_so(agent: Stack)
 
 
 async def test_the_same_is_asked_again_within_an_attempt(several: Stack) -> None:
-    accepted = await several.append("touch x; touch x")
-    task = drain(several, accepted)
-    first = await open_request(several)
+    accepted, task, first = await asking(several, "touch x; touch x")
     await answered(several, first, "once")
     second = await open_request(several)
     await answered(several, second, "deny")
@@ -514,9 +489,7 @@ async def test_after_three_denials_nobody_is_asked(several: Stack) -> None:
 
 
 async def test_what_the_agent_leaves_open_is_void_with_its_turn(several: Stack) -> None:
-    accepted = await several.append("touch x!")
-    task = drain(several, accepted)
-    request = await open_request(several)
+    _, task, request = await asking(several, "touch x!")
     await task
 
     assert await answered(several, request, "once") == ENDED["void"]
@@ -526,9 +499,7 @@ async def test_what_the_agent_leaves_open_is_void_with_its_turn(several: Stack) 
 
 
 async def test_nothing_that_is_asked_for_is_hidden_or_posed(several: Stack) -> None:
-    accepted = await several.append("echo %CLOSING% ``` LONG")
-    task = drain(several, accepted)
-    request = await open_request(several)
+    _, task, request = await asking(several, "echo %CLOSING% ``` LONG")
     await answered(several, request, "deny")
     await task
 
@@ -541,9 +512,7 @@ async def test_nothing_that_is_asked_for_is_hidden_or_posed(several: Stack) -> N
 
 
 async def test_a_card_that_no_adapter_reads_leaves_its_file_to_the_request(agent: Stack) -> None:
-    accepted = await agent.append("touch LONG")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    _, task, request = await asking(agent, "touch LONG")
     client: Any = agent.fleet.scripts.client
     stream = keys.reply_stream("test", "default")
     old = await client.xrange(stream)
@@ -558,9 +527,7 @@ async def test_a_card_that_no_adapter_reads_leaves_its_file_to_the_request(agent
 
 
 async def test_words_of_an_agent_are_no_card(several: Stack) -> None:
-    accepted = await several.append("Allow? 1 Allow once")
-    task = drain(several, accepted)
-    request = await open_request(several)
+    _, task, request = await asking(several, "Allow? 1 Allow once")
     await answered(several, request, "deny")
     await task
 
@@ -575,9 +542,7 @@ async def test_words_of_an_agent_are_no_card(several: Stack) -> None:
 
 
 async def test_an_answer_after_the_conversation_has_ended(agent: Stack) -> None:
-    accepted = await agent.append("touch x")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    _, task, request = await asking(agent, "touch x")
     await sooner(agent, request)
     await task
     await answer(agent, "/new")
@@ -639,9 +604,7 @@ async def test_what_the_agent_has_said_stands_before_the_card(agent: Stack) -> N
 
 
 async def test_a_grant_passes_for_an_hour(agent: Stack) -> None:
-    accepted = await agent.append("touch x")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, task, request = await asking(agent, "touch x")
     await sooner(agent, request)
     await task
     await answered(agent, request, "once")
@@ -691,9 +654,7 @@ async def test_an_answer_passes_for_exactly_what_was_asked(stack: Stack) -> None
 
 
 async def test_a_late_answer_passes_for_nothing_else(several: Stack) -> None:
-    accepted = await several.append("touch x")
-    task = drain(several, accepted)
-    request = await open_request(several)
+    accepted, task, request = await asking(several, "touch x")
     await sooner(several, request)
     await task
     await answered(several, request, "once")
@@ -714,9 +675,7 @@ async def test_a_number_for_what_has_just_ended_allows_nothing_else(
     several: Stack, text: str
 ) -> None:
     several.configure(several.agent, channels={"test": {"owners": [OWNER, GUEST]}})
-    accepted = await several.append("touch 1; touch 2; touch 3")
-    task = drain(several, accepted)
-    first = await open_request(several)
+    accepted, task, first = await asking(several, "touch 1; touch 2; touch 3")
     await answered(several, first, "once", by=OWNER)
     second = await open_request(several)
     assert second.id != first.id
@@ -791,9 +750,7 @@ async def test_a_number_is_not_for_what_the_agent_has_written_over(stack: Stack,
 
 
 async def test_a_request_that_has_expired_can_not_be_answered(agent: Stack) -> None:
-    accepted = await agent.append("touch x")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, task, request = await asking(agent, "touch x")
     await sooner(agent, request)
     await task
 
@@ -877,9 +834,7 @@ async def test_only_owners_take_back_what_is_allowed(stack: Stack, is_owner: boo
 
 
 async def test_a_stop_counts_before_what_is_clicked_then(agent: Stack) -> None:
-    accepted = await agent.append("touch x")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, task, request = await asking(agent, "touch x")
     await sooner(agent, request)
     await task
 
@@ -890,9 +845,7 @@ async def test_a_stop_counts_before_what_is_clicked_then(agent: Stack) -> None:
 
 
 async def test_clicks_at_once_from_two_places_come_to_one_result(agent: Stack) -> None:
-    accepted = await agent.append("touch x")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, task, request = await asking(agent, "touch x")
     told = await asyncio.gather(
         answered(agent, request, "once"),
         answered(agent, request, "deny"),
@@ -936,9 +889,7 @@ async def test_a_click_in_the_moment_of_the_deadline_counts_once(agent: Stack, s
 
 
 async def test_a_click_while_redis_starts_again_is_heard(agent: Stack) -> None:
-    accepted = await agent.append("touch x")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, task, request = await asking(agent, "touch x")
     await asyncio.to_thread(agent.redis.kill)
     await asyncio.to_thread(agent.redis.start)
 

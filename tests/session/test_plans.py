@@ -12,6 +12,7 @@ from remoteclaw.fleet import keys
 from tests.support.agents import AgentCli
 from tests.support.asks import (
     answered,
+    asking,
     cut_off,
     newest,
     next_request,
@@ -101,9 +102,7 @@ async def asks_in(stack: Stack, text: str) -> bool:
 
 async def approved(stack: Stack, text: str, answer: str) -> str:
     """Have the agent show a plan, and answer that in the chat; return what the agent says."""
-    accepted = await stack.append(text)
-    task = drain(stack, accepted)
-    await open_request(stack)
+    accepted, task, _ = await asking(stack, text)
     assert await write(stack, accepted, answer) == ""
     await task
     return said(await stack.outcome(accepted))
@@ -138,9 +137,7 @@ async def test_files_that_are_allowed_with_a_plan_are_changed_unasked(agent: Sta
 
 
 async def test_a_plan_is_changed_as_often_as_people_say_so(agent: Stack) -> None:
-    accepted = await agent.append("ENTER Do")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, task, request = await asking(agent, "ENTER Do")
     for number in range(4):
         assert request.what == "Do" + number * "+"
         await write(agent, accepted, f"/deny {request.id} not so")
@@ -159,18 +156,14 @@ async def test_a_plan_is_changed_as_often_as_people_say_so(agent: Stack) -> None
 
 async def test_answers_that_fit_no_plan_are_refused(agent: Stack) -> None:
     agent.configure({**agent.agent, "permissions": "edits"})
-    accepted = await agent.append("ENTER Do")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, task, request = await asking(agent, "ENTER Do")
     assert request.offered == (("once", "Go on"), ("deny", "Keep planning"))
     for wrong in ("/allow always", "/allow edits", "/answer"):
         assert "That is a plan" in str(await write(agent, accepted, wrong)), wrong
     await write(agent, accepted, "/allow")
     await task
 
-    accepted = await agent.append("RUN touch x")
-    task = drain(agent, accepted)
-    await open_request(agent)
+    accepted, task, _ = await asking(agent, "RUN touch x")
     assert "That asks for a permission" in str(await write(agent, accepted, "/allow edits"))
     await write(agent, accepted, "/deny")
     await task
@@ -221,9 +214,7 @@ async def test_a_crash_loses_neither_a_plan_nor_its_answer(
     if is_given:  # it dies with what it was told
         body = BODY.replace("        to('default')\n", "        time.sleep(600)\n")
         claude_script(directory, body)
-    accepted = await agent.append("ONCE Do")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, task, request = await asking(agent, "ONCE Do")
     if is_given:
         await answered(agent, request, "edits")
 
@@ -246,9 +237,7 @@ async def test_a_crash_loses_neither_a_plan_nor_its_answer(
 
 
 async def test_a_late_answer_wakes_the_agent(agent: Stack) -> None:
-    accepted = await agent.append("ENTER Do")
-    task = drain(agent, accepted)
-    request = await open_request(agent)
+    accepted, task, request = await asking(agent, "ENTER Do")
     await sooner(agent, request)
     await task
     told = await answered(agent, request, "deny", words="with tests")

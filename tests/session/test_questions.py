@@ -17,6 +17,7 @@ from tests.support.asks import (
     DATABASE,
     QUESTIONS,
     answered,
+    asking,
     cut_off,
     newest,
     next_request,
@@ -102,9 +103,7 @@ async def test_the_real_claude_is_told_where_nobody_can_be_asked(
 
 
 async def test_a_crash_between_two_questions_loses_no_answer(agent: Stack) -> None:
-    accepted = await agent.append("go")
-    task = drain(agent, accepted)
-    first = await open_request(agent)
+    accepted, task, first = await asking(agent, "go")
     await answered(agent, first, "words", words="SQLite")
     second = await next_request(agent, first)
     await cut_off(agent, accepted, task)
@@ -124,9 +123,7 @@ async def test_a_crash_between_two_questions_loses_no_answer(agent: Stack) -> No
 
 async def test_a_later_answer_wakes_the_agent_with_the_earlier_ones(agent: Stack) -> None:
     agent.configure(agent.agent, approvals={"hold_s": 5})
-    accepted = await agent.append("go")
-    task = drain(agent, accepted)
-    first = await open_request(agent)
+    accepted, task, first = await asking(agent, "go")
     await answered(agent, first, "words", words="SQLite")
     second = await next_request(agent, first)
     await sooner(agent, second)
@@ -142,9 +139,7 @@ async def test_a_later_answer_wakes_the_agent_with_the_earlier_ones(agent: Stack
 
 
 async def test_who_does_not_answer_leaves_the_question_open(agent: Stack) -> None:
-    accepted = await agent.append("go")
-    task = drain(agent, accepted)
-    first = await open_request(agent)
+    accepted, task, first = await asking(agent, "go")
     for wrong in ("/allow", "/answer", "/allow always"):
         assert "That is a question" in str(await write(agent, accepted, wrong)), wrong
     assert await write(agent, accepted, "1, 2") is None  # only one can be chosen

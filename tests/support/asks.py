@@ -18,6 +18,7 @@ from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.request import Change, Request, Verdict, new_id
 from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.messages import SessionKey
+from tests.support.conversations import drain
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -27,6 +28,7 @@ __all__ = [
     "DATABASE",
     "QUESTIONS",
     "answered",
+    "asking",
     "change_request",
     "cut_off",
     "newest",
@@ -105,6 +107,14 @@ async def open_request(stack: Stack) -> Request:
     """Wait for the one request that waits."""
     waiting: list[Request] = await eventually(stack.fleet.asks.waiting)
     return waiting[0]
+
+
+async def asking(
+    stack: Stack, text: str, **fields: Any
+) -> tuple[Accepted, "asyncio.Task[None]", Request]:
+    """Have an agent work on a message until it asks; return the message, its drain, the request."""
+    accepted = await stack.append(text, **fields)
+    return accepted, drain(stack, accepted), await open_request(stack)
 
 
 def change_request(session: SessionKey) -> Request:
