@@ -31,7 +31,7 @@ from remoteclaw.fleet.terminal_state import Event, Held, Place, Renewed, Termina
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey, TerminalWish
 
-__all__ = ["Terminals"]
+__all__ = ["TerminalEnding", "Terminals"]
 
 #: How long the events for cockpits are kept, in milliseconds.
 EVENTS_MS = 7 * 24 * 3600 * 1000
@@ -43,6 +43,12 @@ CHANGE_S = 5.0
 MOST_ENDED = 1000
 #: How many events are read at once.
 MOST_EVENTS = 500
+
+ENDING = "The terminal is being ended: open it again in a moment."
+
+
+class TerminalEnding(CallRefused):
+    """A terminal can't be opened yet: the session's last one ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,8 @@ class Terminals:
         """Ask for a session's terminal; return the entry, and whether it is a new one.
 
         The same `call` again, and an opening where one is open, open nothing. `people` are those on
-        whose behalf it is, and `host` the one that is to have it. Raises `CallRefused`.
+        whose behalf it is, and `host` the one that is to have it. Raises `CallRefused`, of which
+        `TerminalEnding` is over in a moment.
         """
         fields = {
             "v": "1",
@@ -295,6 +302,8 @@ class Terminals:
 def _refusal(status: bytes, wait_ms: int, limits: TerminalsConfig) -> CallRefused | None:
     """Return why a terminal is not opened; None if it is."""
     match status:
+        case b"ending":
+            return TerminalEnding("CONFLICT", ENDING)
         case b"full":
             return CallRefused("UNAVAILABLE", FULL)
         case b"host":

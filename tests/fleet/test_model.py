@@ -28,6 +28,7 @@ from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.terminal_state import Held
 from remoteclaw.fleet.terminal_turn import TerminalTurn
+from remoteclaw.fleet.terminals import TerminalEnding
 from remoteclaw.fleet.turn import Postponement
 from remoteclaw.messages import AsideVerdict, Entry, SessionKey, TerminalWish
 from remoteclaw.tasks.branches import move_to_branch
@@ -89,6 +90,17 @@ class Session:
 
     def is_postponed(self, now: int) -> bool:
         return self.state == "scheduled" and self.not_before > now
+
+    def is_ending(self, now: int) -> bool:
+        """Whether the terminal was stopped, or its holder has the lease no more."""
+        if self.opening is None:
+            return False
+        if self.stopped and _order(self.opening) <= _order(self.stopped):
+            return True
+        running = self.batch[0] if self.batch else None
+        if not self.held or not self.held.place.turn == running == self.opening:
+            return False
+        return int(self.held.epoch) != self.epoch or self.expires <= now
 
     def wake(self) -> None:
         self.not_before = 0
@@ -166,12 +178,18 @@ class FleetMachine(RuleBasedStateMachine):
             name="main",
             limits=LIMITS,
         )
+        earlier = self.seen.get((sender, f"terminal-{call}"))
+        is_ending = earlier is None and session.is_ending(self.now)
         try:
             accepted, is_new = self.do(opening)
-        except CallRefused:  # too many of them within a moment
+        except TerminalEnding:
+            assert is_ending
             return
+        except CallRefused:  # too many of them within a moment
+            assert not is_ending
+            return
+        assert not is_ending
         session.sid, session.key = key.sid, str(key)
-        earlier = self.seen.get((sender, f"terminal-{call}"))
         assert is_new == (earlier is None and session.opening is None)
         if not is_new:
             assert accepted.entry_id == (earlier or session.opening)

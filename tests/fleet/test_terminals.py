@@ -13,6 +13,7 @@ from remoteclaw.fleet.inbound import GRACE_MS, Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.terminal_state import Held
 from remoteclaw.fleet.terminal_turn import TerminalTurn
+from remoteclaw.fleet.terminals import TerminalEnding
 from remoteclaw.messages import SessionKey, TerminalWish
 from tests.support.leases import accept, acquire, let_pass
 from tests.support.stack import message
@@ -151,9 +152,13 @@ async def test_one_is_open_until_its_turn_is_over(fleet: Fleet) -> None:
     lease, found = await held(fleet)
     assert (await opened(fleet, call="2"))[0].entry_id == found.place.turn
     await fleet.sweeper.release_dead("here", lambda _label: False)
+    with pytest.raises(TerminalEnding):
+        await opened(fleet, call="3")
     after = await acquire(fleet, Accepted(SESSION, found.place.turn, is_duplicate=False))
     await after.turns.begin([found.place.turn])
     assert after.state.terminal is not None
+    with pytest.raises(TerminalEnding):
+        await opened(fleet, call="3")
 
     await after.turns.finish("done", reply=[])
 
@@ -240,4 +245,6 @@ async def test_a_stop_reaches_its_holder(fleet: Fleet) -> None:
     assert renewed.stop == found.place.turn
     (told,) = await fleet.terminals.held("here")
     assert told.stop_entry == found.place.turn
+    with pytest.raises(TerminalEnding, match="open it again in a moment"):
+        await opened(fleet, call="2")
     assert boottime() >= renewed.sent_at

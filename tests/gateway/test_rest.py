@@ -11,7 +11,7 @@ from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.doors.rest import MOST_TEXT, WAYS
-from remoteclaw.gateway.methods.terminals import GONE, NO_PLACE
+from remoteclaw.gateway.methods.opening import GONE, NO_PLACE
 from remoteclaw.messages import TerminalWish
 from remoteclaw.runtimes import RUNTIMES
 from tests.support.cockpit import Cockpit, Terminals

@@ -612,6 +612,13 @@ MUTANTS = (
         test="test_resumable_is_what_the_files_say_now",
     ),
     Mutant(
+        "an opening that is refused behind a terminal which ends",
+        before="            if boottime() >= until:\n                raise",
+        after="            raise",
+        test="test_thirteen_openings_of_nine_conversations_are_nine_programs_until_all_are_ended",
+        within="open_terminal",
+    ),
+    Mutant(
         "a terminal that is opened however much there is to do",
         before='raise CallRefused("UNAVAILABLE", str(problem), retry_after_s=BUSY_S) from None',
         after="pass",

@@ -65,8 +65,20 @@ MUTANTS = (
     ),
     Mutant(
         "a second terminal of a session",
-        before="if opening then return {'open', opening, queue_if_scheduled(keys.state), 0} end",
-        after="",
+        before="if opening then\n",
+        after="if false then\n",
+        test="test_one_is_open_until_its_turn_is_over",
+    ),
+    Mutant(
+        "a terminal that is open while it is being ended",
+        before="or id_at_most(opening, stop)) and 'ending'",
+        after=") and 'ending'",
+        test="test_a_stop_reaches_its_holder",
+    ),
+    Mutant(
+        "a terminal that is open while it is settled",
+        before="(owner ~= held or tonumber(until_ms) <= now_ms())",
+        after="tonumber(until_ms) <= now_ms()",
         test="test_one_is_open_until_its_turn_is_over",
     ),
     Mutant(

@@ -85,6 +85,11 @@ async def test_thirteen_openings_of_nine_conversations_are_nine_programs_until_a
             await eventually(has_ended)
             assert len(watchman.programs()) == 7
 
+            await client.call("terminals.end", {"sid": by_name["c2"]["sid"]})
+            again = await client.call("terminals.open", {"session": by_name["c2"]["sid"]})
+            assert again["created"], "the one that ends is not the one that was asked for"
+            await eventually(lambda: are(now))
+
             told = await client.call("terminals.open", {"agent": "main", "name": "last"})
 
             async def is_starting() -> bool:

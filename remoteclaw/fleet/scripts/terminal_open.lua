@@ -4,11 +4,17 @@
 -- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, by, host, most, most_per_person,
 --   per_minute, burst, fields, keep_ms
 --   fields: what the record begins with, as JSON
--- → accepted|duplicate|open|full|host|person|rate, entry id or nothing, queue if a hint is due else nothing, ms to wait
+-- → accepted|duplicate|open|ending|full|host|person|rate, entry id or nothing, queue if a hint is due else nothing, ms to wait
 local seen = redis.call('GET', keys.seen)
 if seen then return {'duplicate', seen, queue_if_scheduled(keys.state), 0} end
-local opening = redis.call('HGET', keys.state, 'terminal_entry')
-if opening then return {'open', opening, queue_if_scheduled(keys.state), 0} end
+local opening, stop, turn, held, owner, until_ms = unpack(redis.call('HMGET', keys.state, 'terminal_entry', 'stop_entry',
+  'turn', 'held', 'worker', 'lease_until_ms'))
+if opening then
+  -- It was stopped, or its holder had the lease and has it no more: it ends, and is not settled yet.
+  local has_ended = held and turn == opening and (owner ~= held or tonumber(until_ms) <= now_ms())
+  local what = (has_ended or id_at_most(opening, stop)) and 'ending' or 'open'
+  return {what, opening, queue_if_scheduled(keys.state), 0}
+end
 if is_full_for('messages') then return {'full', '', '', 0} end
 -- Those that were finished since are no more counted. Their keys can't be given to a script.
 local on_host, of_person = 0, 0

@@ -1,25 +1,22 @@
-"""Handlers of terminals: opening, watching, typing, ending."""
+"""Handlers of terminals: watching, typing, ending."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
 
 from remoteclaw.clock import boottime, now_ms
-from remoteclaw.errors import CallRefused, ConfigError, NotFound
+from remoteclaw.errors import CallRefused, NotFound
 from remoteclaw.fleet.terminal_state import TerminalRecord
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.consoles import CHANNEL
-from remoteclaw.gateway.methods.console import chat_of
+from remoteclaw.gateway.methods.opening import open_terminal
 from remoteclaw.gateway.rooms import Room, terminal_of
 from remoteclaw.gateway.sessions import find
 from remoteclaw.gateway.terminal import HeldTerminal
-from remoteclaw.gateway.terminals import NOT_OPEN
-from remoteclaw.host.below import BadSubdir, parts_of
-from remoteclaw.host.load import Overloaded, check_load
-from remoteclaw.messages import SessionKey, TerminalWish
+from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.entries import message_between
 from remoteclaw.tools import terminals as contract
-from remoteclaw.tty import ghostty, keys
 from remoteclaw.tty import input as typing
+from remoteclaw.tty import keys
 from remoteclaw.tty.frames import Modes
 from remoteclaw.tty.input import PasteRefused
 from remoteclaw.tty.keyboard import Typist
@@ -28,8 +25,6 @@ from remoteclaw.tty.watching import Watching
 
 __all__ = ["HANDLERS"]
 
-#: How the main conversation with an agent is called.
-MAIN = "main"
 BUSY = (
     "The terminal is not known to be idle: parking it would cut off its work. Use force to end it "
     "anyway."
@@ -38,95 +33,6 @@ NOT_BEGUN = (
     "The terminal has not started: it waits behind a turn. `sessions.stop` stops that turn, and "
     "what waits."
 )
-#: One sentence for an agent that there is not, one that the token is not for, and a place that is
-#: none: who asks learns of none of them which it was.
-NO_PLACE = (
-    "Nothing was opened: name an agent that this token may use, and in subdir, if at all, a "
-    "directory below its workspace, such as `src/web`."
-)
-GONE = (
-    "The conversation of this terminal is not there any more: a message to the session begins "
-    "another one."
-)
-#: When to come back to a host that has too much to do, in seconds.
-BUSY_S = 30.0
-NO_WORKER = "No worker is running that could open it: start one with `remoteclaw worker`."
-
-
-async def _open(call: Call, params: contract.OpenTerminalParams) -> contract.OpenedTerminal:
-    _check_place(call, params)
-    session, name = await _session_for(call, params)
-    settings = call.config.terminals
-    prompt = typing.cleaned(params.prompt).strip()
-    if prompt and (problem := typing.problem_of_input(prompt)):
-        raise CallRefused("REFUSED", problem)
-    view = await call.fleet.sessions.view(session.sid)
-    before = await call.fleet.terminals.record(session.sid)
-    is_open = before is not None and before.is_open
-    if params.resume and before and before.conversation and not is_open:
-        (before,) = await call.terminals.resumable.look([before])
-        if not before.resumable:
-            raise CallRefused("GONE", GONE)
-    if not is_open and (problem := ghostty.problem()):
-        raise CallRefused("UNAVAILABLE", problem)
-    if not is_open and not any(each.is_ours for each in await call.fleet.workers.list()):
-        raise CallRefused("UNAVAILABLE", NO_WORKER)
-    host = (view.host if view else "") or call.home.host_id
-    if not is_open and host == call.home.host_id:
-        try:
-            check_load(settings.max_load, settings.min_memory_mb)
-        except Overloaded as problem:
-            raise CallRefused("UNAVAILABLE", str(problem), retry_after_s=BUSY_S) from None
-    if params.force and view and view.turn and not is_open:
-        await call.fleet.sessions.stop(session.sid, call=f"{call.id}-force")
-    on_behalf_of = call.people(session)
-    wish = TerminalWish(
-        by=call.operator.known_as,
-        cols=params.cols or settings.cols,
-        rows=params.rows or settings.rows,
-        subdir=params.subdir,
-        prompt=prompt,
-    )
-    _, is_new = await call.fleet.terminals.open(
-        session,
-        wish,
-        people=on_behalf_of,
-        call=call.id,
-        host=host,
-        name=name,
-        limits=settings,
-    )
-    record = await call.fleet.terminals.record(session.sid)
-    if record is None:
-        raise CallRefused("UNAVAILABLE", NOT_OPEN)
-    waits = is_new and view is not None and view.turn is not None
-    terminal = terminal_of(call.terminals.seen(record))
-    return contract.OpenedTerminal(terminal=terminal, created=is_new, waits=waits)
-
-
-def _check_place(call: Call, params: contract.OpenTerminalParams) -> None:
-    """Refuse an agent that there is not, and a directory that leads elsewhere by its text alone."""
-    try:
-        parts_of(params.subdir or "")
-        call.config.agent(params.agent)
-    except (BadSubdir, ConfigError):
-        raise CallRefused("INVALID_REQUEST", NO_PLACE) from None
-
-
-async def _session_for(call: Call, params: contract.OpenTerminalParams) -> tuple[SessionKey, str]:
-    """Return the session whose agent is opened, and what people call it."""
-    if params.session is None:
-        chat = chat_of(call, params.agent)
-        thread = None if params.name == MAIN else params.name
-        return SessionKey(
-            chat.agent, chat.provider, chat.account, chat.channel_id, chat.user, thread
-        ), params.name
-    if params.agent is not None:
-        raise CallRefused(
-            "INVALID_REQUEST", "terminals.open: name an agent or a session, not both."
-        )
-    view = await find(call, params.session)
-    return view.key, view.label or view.title or ""
 
 
 async def _list(call: Call, params: contract.ListTerminalsParams) -> contract.TerminalList:
@@ -350,7 +256,7 @@ def _who(call: Call) -> Typist:
 
 
 HANDLERS: Mapping[str, Handler] = {
-    "terminals.open": _open,
+    "terminals.open": open_terminal,
     "terminals.list": _list,
     "terminals.get": _get,
     "terminals.screen": _screen,

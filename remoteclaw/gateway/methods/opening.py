@@ -1,0 +1,129 @@
+"""The handler that opens terminals."""
+
+import asyncio
+
+from remoteclaw.clock import boottime
+from remoteclaw.errors import CallRefused, ConfigError
+from remoteclaw.fleet.terminals import TerminalEnding
+from remoteclaw.gateway.call import Call
+from remoteclaw.gateway.methods.console import chat_of
+from remoteclaw.gateway.rooms import terminal_of
+from remoteclaw.gateway.sessions import find
+from remoteclaw.gateway.terminals import NOT_OPEN
+from remoteclaw.host.below import BadSubdir, parts_of
+from remoteclaw.host.load import Overloaded, check_load
+from remoteclaw.messages import SessionKey, TerminalWish
+from remoteclaw.tools import terminals as contract
+from remoteclaw.tty import ghostty
+from remoteclaw.tty import input as typing
+
+__all__ = ["open_terminal"]
+
+#: How the main conversation with an agent is called.
+MAIN = "main"
+#: One sentence for an agent that there is not, one that the token is not for, and a place that is
+#: none: who asks learns of none of them which it was.
+NO_PLACE = (
+    "Nothing was opened: name an agent that this token may use, and in subdir, if at all, a "
+    "directory below its workspace, such as `src/web`."
+)
+GONE = (
+    "The conversation of this terminal is not there any more: a message to the session begins "
+    "another one."
+)
+#: When to come back to a host that has too much to do, in seconds.
+BUSY_S = 30.0
+#: For how long an opening waits for the end of the terminal before, and the pause from one look to
+#: the next, in seconds.
+ENDING_S, AGAIN_S = 15.0, 0.1
+NO_WORKER = "No worker is running that could open it: start one with `remoteclaw worker`."
+
+
+async def open_terminal(call: Call, params: contract.OpenTerminalParams) -> contract.OpenedTerminal:
+    """Open one; behind one that is being ended, as soon as that is over."""
+    _check_place(call, params)
+    session, name = await _session_for(call, params)
+    until = boottime() + ENDING_S
+    while True:
+        try:
+            return await _open_now(call, params, session, name)
+        except TerminalEnding:
+            if boottime() >= until:
+                raise
+        await asyncio.sleep(AGAIN_S)
+
+
+async def _open_now(
+    call: Call, params: contract.OpenTerminalParams, session: SessionKey, name: str
+) -> contract.OpenedTerminal:
+    settings = call.config.terminals
+    prompt = typing.cleaned(params.prompt).strip()
+    if prompt and (problem := typing.problem_of_input(prompt)):
+        raise CallRefused("REFUSED", problem)
+    view = await call.fleet.sessions.view(session.sid)
+    before = await call.fleet.terminals.record(session.sid)
+    is_open = before is not None and before.is_open
+    if params.resume and before and before.conversation and not is_open:
+        (before,) = await call.terminals.resumable.look([before])
+        if not before.resumable:
+            raise CallRefused("GONE", GONE)
+    if not is_open and (problem := ghostty.problem()):
+        raise CallRefused("UNAVAILABLE", problem)
+    if not is_open and not any(each.is_ours for each in await call.fleet.workers.list()):
+        raise CallRefused("UNAVAILABLE", NO_WORKER)
+    host = (view.host if view else "") or call.home.host_id
+    if not is_open and host == call.home.host_id:
+        try:
+            check_load(settings.max_load, settings.min_memory_mb)
+        except Overloaded as problem:
+            raise CallRefused("UNAVAILABLE", str(problem), retry_after_s=BUSY_S) from None
+    if params.force and view and view.turn and not is_open:
+        await call.fleet.sessions.stop(session.sid, call=f"{call.id}-force")
+    on_behalf_of = call.people(session)
+    wish = TerminalWish(
+        by=call.operator.known_as,
+        cols=params.cols or settings.cols,
+        rows=params.rows or settings.rows,
+        subdir=params.subdir,
+        prompt=prompt,
+    )
+    _, is_new = await call.fleet.terminals.open(
+        session,
+        wish,
+        people=on_behalf_of,
+        call=call.id,
+        host=host,
+        name=name,
+        limits=settings,
+    )
+    record = await call.fleet.terminals.record(session.sid)
+    if record is None:
+        raise CallRefused("UNAVAILABLE", NOT_OPEN)
+    waits = is_new and view is not None and view.turn is not None
+    terminal = terminal_of(call.terminals.seen(record))
+    return contract.OpenedTerminal(terminal=terminal, created=is_new, waits=waits)
+
+
+def _check_place(call: Call, params: contract.OpenTerminalParams) -> None:
+    """Refuse an agent that there is not, and a directory that leads elsewhere by its text alone."""
+    try:
+        parts_of(params.subdir or "")
+        call.config.agent(params.agent)
+    except (BadSubdir, ConfigError):
+        raise CallRefused("INVALID_REQUEST", NO_PLACE) from None
+
+
+async def _session_for(call: Call, params: contract.OpenTerminalParams) -> tuple[SessionKey, str]:
+    """Return the session whose agent is opened, and what people call it."""
+    if params.session is None:
+        chat = chat_of(call, params.agent)
+        thread = None if params.name == MAIN else params.name
+        return SessionKey(
+            chat.agent, chat.provider, chat.account, chat.channel_id, chat.user, thread
+        ), params.name
+    if params.agent is not None:
+        raise CallRefused(
+            "INVALID_REQUEST", "terminals.open: name an agent or a session, not both."
+        )
+    view = await find(call, params.session)
+    return view.key, view.label or view.title or ""
