@@ -16,18 +16,25 @@ from pathlib import Path
 
 from remoteclaw.config.home import Home
 from tests.support.stack import Stack
+from tests.support.terminal_hosts import killed_host
 from tests.support.terminal_kills import CASES, Case, walked
 
 __all__ = ["main", "run"]
 
+#: A whole host is killed in mid-turn: `killed_host()` of `tests/support/terminal_hosts.py`.
+HOSTS = ("host: all at once, back soon", "host: all at once, back late")
 
-async def run(case: Case) -> bool:
+
+async def run(case: Case | str) -> bool:
     """Walk through one case; return whether its moment has come. Raises what was broken."""
     with tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as name:
         directory = Path(name)
         stack = Stack(Home(directory / "home").create(), appendfsync="everysec")
         await stack.start()
         try:
+            if isinstance(case, str):
+                await killed_host(stack, directory, is_soon_back=case == HOSTS[0])
+                return True
             async with walked(stack, directory) as walk:
                 await getattr(walk, case.story)(case)
                 return walk.reached
@@ -40,7 +47,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
-    wanted = [case for case in CASES if all(name in str(case) for name in options.names)]
+    every: tuple[Case | str, ...] = (*HOSTS, *CASES)
+    wanted = [case for case in every if all(name in str(case) for name in options.names)]
     broken, missed = 0, 0
     for number, case in enumerate(wanted, 1):
         began = time.monotonic()
