@@ -93,7 +93,7 @@ async def _open_now(
         people=on_behalf_of,
         call=call.id,
         host=host,
-        name=name,
+        name=name or (before.name if before else ""),
         limits=settings,
     )
     record = await call.fleet.terminals.record(session.sid)
