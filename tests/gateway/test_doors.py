@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import resource
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import orjson
@@ -128,6 +129,27 @@ async def test_a_body_that_is_too_large_is_refused(stack: Stack) -> None:
         chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
         chunked = f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk * 33
         assert (await raw(door, chunked)).startswith(b"HTTP/1.1 413 ")
+
+
+async def test_a_hundred_megabytes_take_no_memory_and_keep_nobody_waiting(stack: Stack) -> None:
+    async def huge() -> AsyncIterator[bytes]:
+        for _ in range(1600):
+            yield bytes(65_536)
+
+    def peak_mb() -> int:
+        told = Path(f"/proc/{process.pid}/status").read_text()
+        return int(told.partition("VmHWM:")[2].split()[0]) // 1024
+
+    async with gateway_process(stack) as (door, process):
+        token = own_token(stack)
+        headers = {"Authorization": f"Bearer {token}"}
+        async with door.connected(token) as other:
+            before = peak_mb()
+            for path in (f"/api/sessions/{'0' * 32}/paste", "/tools/invoke"):
+                async with door.http.post(door.url + path, data=huge(), headers=headers) as answer:
+                    assert (await other.call("terminals.list"))["terminals"] == []
+                    assert answer.status == 413
+            assert peak_mb() - before < 32
 
 
 async def test_without_a_token_no_body_is_read(stack: Stack) -> None:

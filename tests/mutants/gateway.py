@@ -612,6 +612,13 @@ MUTANTS = (
         test="test_resumable_is_what_the_files_say_now",
     ),
     Mutant(
+        "a body that is kept before it is refused",
+        before="if len(body) > most:",
+        after="if len(body) > 40 * most:",
+        test="test_a_hundred_megabytes_take_no_memory_and_keep_nobody_waiting",
+        within="body_of",
+    ),
+    Mutant(
         "an opening that is refused behind a terminal which ends",
         before="            if boottime() >= until:\n                raise",
         after="            raise",
