@@ -19,12 +19,12 @@ from remoteclaw.cli import main
 from remoteclaw.cli.sessions import HEADS, queue_of_session
 from remoteclaw.config.model import DropPolicy, QueueMode
 from remoteclaw.fleet import keys
-from remoteclaw.messages import Provenance
 from remoteclaw.up.embedded import server_command
 from remoteclaw.up.supervisor import worker_command
 from tests.support.bridges import script
 from tests.support.cli import give_up, refused, run
 from tests.support.command import REMOTECLAW, run_command
+from tests.support.leases import started_task
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.waiting import HANG_S, eventually, eventually_sync
@@ -203,18 +203,7 @@ async def test_a_session_has_the_model_that_was_chosen_for_it(stack: Stack) -> N
 
 async def test_a_session_shows_what_it_has_started(stack: Stack) -> None:
     alice = (await stack.append("hello")).session
-    child, _, _ = await stack.fleet.calls.spawn(
-        None,
-        "call",
-        alice,
-        message("look"),
-        note=None,
-        provenance=Provenance(by=str(alice), via=(alice.sid,), hops=1),
-        parent=alice,
-        depth=1,
-        label=None,
-        max_unfinished=5,
-    )
+    child, _ = await started_task(stack.fleet, alice, message("look"), call="call")
 
     above, below = (run(stack, "sessions", "show", key.sid).stdout for key in (alice, child))
     assert f"has started   {child.sid[:8]} (scheduled)" in above

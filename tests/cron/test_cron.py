@@ -19,7 +19,7 @@ from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.messages import SessionKey
 from tests.support.command import start_program
-from tests.support.cron import cron_of, scheduler_of
+from tests.support.cron import cron_of, look_together, scheduler_of
 from tests.support.failpoints import Proxy, Side
 from tests.support.jobs import (
     HOUR_MS,
@@ -212,18 +212,8 @@ async def test_a_scheduler_at(
     now_ms = await second.scripts.now_ms()
     job = await add(second, Schedule(every_s=3600), next_ms=now_ms)
     failpoint = proxy.arm(step, side)
-    looking = asyncio.create_task(scheduler_of(first).tick())
-    await failpoint.wait()
 
-    if what_happens == "killed":
-        looking.cancel()
-        failpoint.cut()
-        await asyncio.wait((looking,))
-        await scheduler_of(second).tick()
-    else:
-        await scheduler_of(second).tick()
-        failpoint.release() if what_happens == "late" else failpoint.cut()
-        await looking
+    await look_together(first, second, failpoint, what_happens)
 
     assert [entry.message.timestamp for entry in await entries(second)] == [now_ms]
     assert fired(await cron_of(second).runs(job.id)) == [now_ms]

@@ -11,7 +11,7 @@ from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.cron.settle import Settler
 from remoteclaw.fleet import Fleet, keys
-from tests.support.cron import calls_of, cron_of, scheduler_of
+from tests.support.cron import calls_of, cron_of, look_together, scheduler_of
 from tests.support.failpoints import Proxy, Side
 from tests.support.jobs import (
     HOUR_MS,
@@ -476,18 +476,8 @@ async def test_a_settler_at(
     await scheduler_of(second).tick()
     await work(second, status="failed", category="auth")
     failpoint = proxy.arm(step, side)
-    looking = asyncio.create_task(scheduler_of(first).tick())
-    await failpoint.wait()
 
-    if what_happens == "killed":
-        looking.cancel()
-        failpoint.cut()
-        await asyncio.wait((looking,))
-        await scheduler_of(second).tick()
-    else:
-        await scheduler_of(second).tick()
-        failpoint.release() if what_happens == "late" else failpoint.cut()
-        await looking
+    await look_together(first, second, failpoint, what_happens)
 
     assert statuses(await cron_of(second).runs(job.id)) == ["failed"]
     assert (await kept(second, job)).failures == 1

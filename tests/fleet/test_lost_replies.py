@@ -17,12 +17,12 @@ from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.request import Answered, record_args, shown_by
 from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.fleet.turn import Postponement, TaskResult
-from remoteclaw.messages import Entry, Provenance, SessionKey, TerminalWish
+from remoteclaw.messages import Entry, SessionKey, TerminalWish
 from remoteclaw.tasks.branches import move_to_branch
 from remoteclaw.tasks.tell import tell
 from tests.support.asks import change_request
 from tests.support.failpoints import Failpoint, Proxy
-from tests.support.leases import accept, acquire, begun
+from tests.support.leases import accept, acquire, begun, started_task
 from tests.support.servers import Server
 from tests.support.stack import REPLIES, message
 from tests.support.terminals import place_of
@@ -396,18 +396,7 @@ async def test_what_a_task_is_told(lossy: tuple[Fleet, Proxy]) -> None:
 async def spawned(fleet: Fleet) -> SessionKey:
     """Have a session whose task has ended, and return it."""
     await begun(fleet)
-    child, entry_id, _ = await fleet.calls.spawn(
-        None,
-        "task",
-        SESSION,
-        message("a task"),
-        note=None,
-        provenance=Provenance(by=str(SESSION), via=(SESSION.sid,), hops=1, parent=str(SESSION)),
-        parent=SESSION,
-        depth=1,
-        label=None,
-        max_unfinished=5,
-    )
+    child, entry_id = await started_task(fleet, SESSION, message("a task"), call="task")
     lease = await acquire(fleet, Accepted(child, entry_id, False))
     assert await lease.turns.begin([entry_id])
     await lease.turns.finish("done", reply=[], task_result=TaskResult(SESSION, b"{}"))
@@ -467,18 +456,8 @@ async def test_a_branch_is_started_once(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lost = lose(proxy, "call_spawn")
 
-    child, _, _ = await fleet.calls.spawn(
-        None,
-        "a call",
-        SESSION,
-        message("look"),
-        note=None,
-        provenance=Provenance(by=str(SESSION)),
-        parent=SESSION,
-        depth=1,
-        label=None,
-        max_unfinished=5,
-        copied=Copied((), (SESSION, 0)),
+    child, _ = await started_task(
+        fleet, SESSION, message("look"), call="a call", copied=Copied((), (SESSION, 0))
     )
 
     assert lost.reached.is_set()

@@ -8,7 +8,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Batch
-from remoteclaw.messages import Provenance, SessionKey
+from remoteclaw.messages import SessionKey
 from remoteclaw.session.notices import RESET
 from tests.support.conversations import (
     IDLE_2_H,
@@ -22,6 +22,7 @@ from tests.support.conversations import (
     passed,
     talk,
 )
+from tests.support.leases import started_task
 from tests.support.stack import Stack, message, said
 
 
@@ -47,19 +48,8 @@ async def spawn(
     if lease:
         await lease.grant(call[0] * 64, ["sessions_spawn"])
         caller = await stack.fleet.calls.caller(parent.sid)
-    key, entry, _ = await stack.fleet.calls.spawn(
-        caller,
-        call,
-        parent,
-        message("a secret plan"),
-        note=None,
-        provenance=Provenance(by=str(parent), via=(parent.sid,), hops=1, parent=str(parent)),
-        parent=parent,
-        depth=1,
-        label=None,
-        max_unfinished=5,
-    )
-    return key, entry
+    task = message("a secret plan")
+    return await started_task(stack.fleet, parent, task, call=call, caller=caller)
 
 
 async def test_results_that_wait_behind_the_command_are_not_told_to_the_next_agent(

@@ -25,7 +25,7 @@ from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.host import process
-from remoteclaw.messages import Provenance, SessionKey
+from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import Reply
 from remoteclaw.session.notices import RESET, SECOND_TRY
 from remoteclaw.tasks.tell import tell
@@ -33,6 +33,7 @@ from tests.support.bridges import script
 from tests.support.command import REMOTECLAW, run_command, start_program
 from tests.support.doors import gateway_process
 from tests.support.failpoints import Failpoint, Proxy, Side
+from tests.support.leases import started_task
 from tests.support.processes import is_alive
 from tests.support.stack import REPLIES, Stack, message
 from tests.support.waiting import eventually
@@ -467,18 +468,7 @@ async def test_a_worker_with_a_task_of_another_session_at(
     parent = SessionKey("main", "test", "default", "chat-1", word)
     task = message(f"first{word}", from_=word)
     failpoint = lab.proxy.arm(step, side)
-    child, entry_id, _ = await lab.stack.fleet.calls.spawn(
-        None,
-        word,
-        parent,
-        task,
-        note=None,
-        provenance=Provenance(by=str(parent), via=(parent.sid,), hops=1),
-        parent=parent,
-        depth=1,
-        label=None,
-        max_unfinished=5,
-    )
+    child, entry_id = await started_task(lab.stack.fleet, parent, task, call=word)
     await failpoint.wait()
     await what_happens(lab, failpoint)  # type: ignore[operator]
 
@@ -512,18 +502,7 @@ async def test_a_worker_whose_task_is_told_something_at(
     await lab.stack.outcome(begun)
     await lab.stack.until_idle(begun)
     parent = begun.session
-    child, entry_id, _ = await fleet.calls.spawn(
-        None,
-        word,
-        parent,
-        message(word, from_=word),
-        note=None,
-        provenance=Provenance(by=str(parent), via=(parent.sid,), hops=1, parent=str(parent)),
-        parent=parent,
-        depth=1,
-        label=None,
-        max_unfinished=5,
-    )
+    child, entry_id = await started_task(fleet, parent, message(word, from_=word), call=word)
     await eventually(lambda: lab.asked(word) == 1)
     views = [await fleet.sessions.view(each.sid) for each in (parent, child)]
     failpoint = lab.proxy.arm(step, side)

@@ -12,12 +12,13 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.gateway.traces import find_message, traced
-from remoteclaw.messages import Provenance, SessionKey
+from remoteclaw.messages import SessionKey
 from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.moved import ENDED_ABOVE
 from remoteclaw.session.notices import SECOND_TRY
 from remoteclaw.tasks.branches import move_to_branch
 from tests.support.conversations import configure, drain, dying, prompts
+from tests.support.leases import started_task
 from tests.support.stack import REPLIES, Stack, message, said
 
 ACK = {"text": "On it, beside the other work."}
@@ -211,15 +212,7 @@ async def test_a_conversation_that_ends_meanwhile_ends_no_message(
     asked = await stack.append("wait")
     assert await move(stack, lease, asked) == "moved"
     moved = await branch_of(stack, lease)
-    task, _, _ = await stack.fleet.calls.spawn(
-        *(None, "a call", lease.session, message("a task")),
-        note=None,
-        provenance=Provenance(by=str(lease.session)),
-        parent=lease.session,
-        depth=1,
-        label=None,
-        max_unfinished=5,
-    )
+    task, _ = await started_task(stack.fleet, lease.session, message("a task"), call="a call")
     running = drain(stack, moved) if is_begun else None
     if running:
         await stack.reached(moved, "output")

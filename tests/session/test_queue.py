@@ -5,9 +5,10 @@ import pytest
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.messages import Entry, Origin, Provenance
+from remoteclaw.messages import Entry, Origin
 from remoteclaw.session.queue import settling_pause_s
 from tests.support.conversations import answers, append, busy, drain, dying, go, renewed
+from tests.support.leases import started_task
 from tests.support.stack import Stack, message, said
 from tests.support.waiting import HANG_S, eventually
 
@@ -100,18 +101,7 @@ async def test_interrupt_stops_the_turn_for_the_new_message(agent: Stack) -> Non
 async def result(stack: Stack, parent: Accepted, task: str) -> Accepted:
     """Have a session that another one has started do its task; return the result's entry."""
     key = parent.session
-    child, entry_id, _ = await stack.fleet.calls.spawn(
-        None,
-        task,
-        key,
-        message(task),
-        note=None,
-        provenance=Provenance(by=str(key), via=(key.sid,), hops=1),
-        parent=key,
-        depth=1,
-        label=None,
-        max_unfinished=5,
-    )
+    child, entry_id = await started_task(stack.fleet, key, message(task), call=task)
     await drain(stack, Accepted(child, entry_id, False))
     view = await stack.fleet.sessions.view(key.sid)
     assert view is not None

@@ -1,10 +1,12 @@
 """The cron jobs of a fleet, and its one scheduler, as tests use them."""
 
+import asyncio
 import functools
 
 from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.cron.store import Cron, CronCalls
 from remoteclaw.fleet import Fleet
+from tests.support.failpoints import Failpoint
 
 
 def cron_of(fleet: Fleet) -> Cron:
@@ -21,3 +23,20 @@ def calls_of(fleet: Fleet) -> CronCalls:
 def scheduler_of(fleet: Fleet) -> Scheduler:
     """Return a fleet's scheduler, the same at each call: it remembers what it has seen."""
     return Scheduler(fleet.scripts, fleet.waker)
+
+
+async def look_together(
+    first: Fleet, second: Fleet, failpoint: Failpoint, what_happens: str
+) -> None:
+    """Stop one scheduler while another looks; then it is killed, goes on late, or is cut off."""
+    looking = asyncio.create_task(scheduler_of(first).tick())
+    await failpoint.wait()
+    if what_happens == "killed":
+        looking.cancel()
+        failpoint.cut()
+        await asyncio.wait((looking,))
+        await scheduler_of(second).tick()
+    else:
+        await scheduler_of(second).tick()
+        failpoint.release() if what_happens == "late" else failpoint.cut()
+        await looking

@@ -1,14 +1,25 @@
 """Sessions at the moments that tests of the fleet begin with: accepted, leased, begun, idle."""
 
+from typing import Any
+
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.turn import Postponement
-from remoteclaw.messages import Attachment
+from remoteclaw.messages import Attachment, ChannelMessage, Provenance, SessionKey
 from tests.support.stack import message
 
-__all__ = ["accept", "acquire", "answered", "begun", "idle", "let_pass", "postpone"]
+__all__ = [
+    "accept",
+    "acquire",
+    "answered",
+    "begun",
+    "idle",
+    "let_pass",
+    "postpone",
+    "started_task",
+]
 
 
 async def accept(fleet: Fleet, text: str = "hello", **fields: object) -> Accepted:
@@ -54,6 +65,26 @@ async def answered(fleet: Fleet, text: str, *files: Attachment, **fields: object
     await lease.turns.finish("done", reply=[], payloads=[payload])
     await lease.close()
     return accepted
+
+
+async def started_task(
+    fleet: Fleet, parent: SessionKey, task: ChannelMessage, *, call: str, **options: Any
+) -> tuple[SessionKey, str]:
+    """Have a session start a task; return the task's session and entry."""
+    child, entry_id, _ = await fleet.calls.spawn(
+        options.pop("caller", None),
+        call,
+        parent,
+        task,
+        note=None,
+        provenance=Provenance(by=str(parent), via=(parent.sid,), hops=1, parent=str(parent)),
+        parent=parent,
+        depth=1,
+        label=None,
+        max_unfinished=5,
+        **options,
+    )
+    return child, entry_id
 
 
 async def let_pass(fleet: Fleet, milliseconds: int) -> None:
