@@ -47,7 +47,7 @@ _BARE_LINK = re.compile(r"https?://[^\s<>\"'`]*[^\s<>\"'`.,:;!?)\]}*_]", re.IGNO
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of text of one look. A line break is its own span, `"\\n"`."""
+    """A piece of text with one format. A line break is its own span, `"\\n"`."""
 
     text: str
     is_bold: bool = False

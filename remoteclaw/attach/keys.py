@@ -79,7 +79,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Paste:
-    """What was pasted, as it came; None for what is too large."""
+    """The pasted text as it came; None if it is too large."""
 
     text: str | None
 

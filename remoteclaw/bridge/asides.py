@@ -127,7 +127,5 @@ def read_verdict(answer: str, key: str) -> tuple[AsideVerdict, str]:
         return "later", ""
     verdict: AsideVerdict = found[0][1].lower()  # type: ignore[assignment]  # the pattern has no other
     before, _, line = answer[: found[0].start()].rpartition("\n")
-    text = before + (
-        "\n" + line if line.strip(" \t`*_") else ""
-    )  # models set tags in bold, or as code
-    return verdict, text.strip()
+    has_words = bool(line.strip(" \t`*_"))  # models set tags in bold, or as code
+    return verdict, (f"{before}\n{line}" if has_words else before).strip()

@@ -104,7 +104,7 @@ class Conduct:
         self._deciding: dict[str, asyncio.Task[None]] = {}
         """Permissions that the agent waits for, by its own ids."""
         self._is_unanswered = asyncio.Event()
-        """Set when it will get no answer to one of them."""
+        """Set when a request will get no answer."""
 
     @contextlib.asynccontextmanager
     async def over(

@@ -184,9 +184,8 @@ class DeliveryAdapter:
             case AnswerEndEvent():
                 await self._end_answer()
             case PermissionEvent():
-                await self._reach(
-                    "tool", event.tool_name
-                )  # once it is allowed, nothing else may say so
+                # Once it is allowed, nothing else may say so.
+                await self._reach("tool", event.tool_name)
                 if self._listeners.on_permission:
                     await self._listeners.on_permission(event, self._pause)
             case PermissionWithdrawnEvent(permission):
@@ -326,7 +325,7 @@ class DeliveryAdapter:
             await self._feed(piece)
 
     def show(self, words: str) -> None:
-        """Show what is no part of the answer, until there is more of that."""
+        """Show words that are no part of the answer, until more of the answer comes."""
         if self._callbacks.on_live_text:
             self._callbacks.on_live_text(self._next_index, words)
 

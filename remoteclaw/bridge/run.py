@@ -75,7 +75,7 @@ class Run:
     session_id: str | None = None
     """The CLI's own id of the conversation; None if the conversation has none yet."""
     fork_of: str | None = None
-    """The id of the conversation of which this one begins as a copy."""
+    """The id of the conversation that this one begins as a copy of."""
     begins_conversation: bool = False
     """Whether the agent begins a conversation with this turn."""
     scrubber: Scrubber = field(default_factory=Scrubber)

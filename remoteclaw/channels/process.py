@@ -99,7 +99,7 @@ class Channels:
 
 
 class _Account:
-    """One account, as this process runs it."""
+    """An account that this process runs."""
 
     def __init__(
         self, fleet: Fleet, home: Home, config: CurrentConfig, key: Key, settings: AccountConfig

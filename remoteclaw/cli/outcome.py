@@ -49,7 +49,7 @@ wait_option = click.option(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What became of a message, as it is printed."""
+    """The outcome of a message, as it is printed."""
 
     status: str = "accepted"
     reply: Sequence[Mapping[str, Any]] = ()

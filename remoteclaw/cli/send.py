@@ -48,7 +48,7 @@ class Order:
 
     @property
     def target(self) -> dict[str, Any]:
-        """Whom it is for, as parameters of `chat.open`."""
+        """The recipient, as parameters of `chat.open`."""
         if self.session is not None:
             return {"sessionKey": self.session}
         sender = {
@@ -62,7 +62,7 @@ class Order:
 
     @property
     def repeated(self) -> str:
-        """What becomes of it when it is sent again."""
+        """The effect of sending it again, in a sentence."""
         return f"With `--message-id {self.message_id}` it counts once."
 
     def warn_of_duplicate(self, *, is_duplicate: bool) -> bool:

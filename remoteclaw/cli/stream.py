@@ -31,7 +31,7 @@ class AnswerStream:
         self._text = ""
         """The message that is being written, as far as it was taken."""
         self._printed = ""
-        """What stands there of it, where it is not painted."""
+        """The part that is printed, where it is not painted."""
         self._stream = self._new_stream()
         self._has_printed = False
         self._is_torn = False

@@ -24,7 +24,7 @@ class Asked:
     session: SessionKey
     """The session that the chat is about."""
     sender: str
-    """The id of who has written it."""
+    """The sender's id."""
     sender_name: str = ""
     """What they call themselves."""
     is_owner: bool

@@ -79,7 +79,7 @@ class _Git:
         self._env = env
 
     def run(self, *arguments: str, most_bytes: int = 1_000_000) -> bytes | None:
-        """Return what it prints, its beginning if that is more; None if it fails."""
+        """Return git's output, or the beginning of a long one; None if git fails."""
         argv = (self._program, "-C", str(self._directory), *_OPTIONS, *arguments)
         return read_beginning(argv, env=self._env, timeout_s=GIT_S, most_bytes=most_bytes)
 

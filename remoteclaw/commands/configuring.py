@@ -38,9 +38,8 @@ async def carry_out(fleet: Fleet, home: Home, request: Request, decided: str) ->
     if answer.verdict == "deny":
         await _say(fleet, request, "denied", decided)
     elif change.host == home.host_id:
-        with contextlib.suppress(
-            ConfigError
-        ):  # who has the lock says what became, or the next look
+        # Another process may have the lock: it says what became, or the next look does.
+        with contextlib.suppress(ConfigError):
             async with (file := ConfigFile(home.config_file)).locked():
                 await _carry_out(fleet, file, request, decided)
 

@@ -114,7 +114,7 @@ class Rule:
         return cls("Bash", command, is_wide)
 
     def allows(self, intent: Intent, path: str, workspace: Path) -> bool:
-        """Whether it allows what is intended, with one of its paths."""
+        """Whether the rule allows an intent, with one of its paths."""
         if self.tool.startswith("mcp__"):
             return intent.tool == self.tool or intent.tool.startswith(f"{self.tool}__")
         if self.tool != intent.tool:

@@ -67,11 +67,11 @@ class OpenRun:
     sid: str
     entry_id: str
     stored: bytes
-    """The run as it was read: who settles it says so."""
+    """The run as it was read, which the settler sends back."""
 
     @classmethod
     def decode(cls, name: str, stored: bytes) -> "OpenRun":
-        """Return a run as it was stored. Raises ValueError for what can be none."""
+        """Return a run as it was stored. Raises ValueError if it can't be read."""
         try:
             outcome, _, data = stored.partition(b" ")
             entry_id = outcome.decode().rpartition(":")[2]

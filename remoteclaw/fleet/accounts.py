@@ -20,7 +20,7 @@ class AccountView:
     """What is known of an account."""
 
     name: str = ""
-    """What it is called on its platform."""
+    """The account's name on its platform."""
     problem: str = ""
     """Why it doesn't work, or what is odd, in a sentence that says what to do."""
     at_ms: int = 0

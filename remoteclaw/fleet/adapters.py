@@ -19,7 +19,7 @@ class AccountState:
     """Its channel and name: `telegram/default`."""
     state: Literal["runs", "refused", "stopped"]
     name: str
-    """What it is called on its platform."""
+    """The account's name on its platform."""
     problem: str
     """What is wrong, in a sentence."""
     waiting: int

@@ -24,7 +24,7 @@ class AsideEnd:
     payloads: Sequence[Mapping[str, Any]] = ()
     """Messages for the reply stream."""
     reply: Sequence[Mapping[str, Any]] | None = None
-    """The answer as its outcome keeps it."""
+    """The answer, for the outcome."""
     note: Mapping[str, Any] | None = None
     """What the agent is told of it with its next turn."""
     record: RecordAppend | None = None

@@ -57,14 +57,14 @@ class RunningTurn:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A session as one that calls tools."""
+    """A session that calls tools."""
 
     session: SessionKey
     grant: Grant | None
     turn: RunningTurn | None
     """None between turns."""
     parent: SessionKey | None
-    """The session that has started it; None for one that people talk with."""
+    """The session that has started this one; None if people talk with it."""
     launch_of: tuple[SessionKey, int]
     """The session that its agents are launched like, and how many are above that: its own, but for
     a branch."""

@@ -104,11 +104,11 @@ class Inbound:
         """Accept a message: when this returns, it is stored, and a worker is told if one must be.
 
         Repeating it is harmless: the message's id, or the name that it has `once`, is remembered
-        for 7 days. It goes to its sender's
-        conversation in the chat, or to the one that all people there share.
-        In the lane `background` it waits behind what people send. A command to stop takes effect
-        here, in the same step. `is_command` says of a message that was looked at before whether it
-        is a command for the agent's CLI; whatever its text is, it is no command of the chat then.
+        for 7 days. It goes to its sender's conversation in the chat, or to the one that all people
+        there share. In the lane `background` it waits behind what people send. A command to stop
+        takes effect here, in the same step. `is_command` says of a message that was looked at
+        before whether it is a command for the agent's CLI; whatever its text is, it is no command
+        of the chat then.
         Its attachments were stored before (`Blobs.put`), and are kept until its turn is over.
         Raises `RedisUnavailable`, `RedisRefused` or `MessageRefused` when it was not accepted, and
         `PerhapsSent` when that isn't known.

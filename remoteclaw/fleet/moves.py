@@ -26,7 +26,7 @@ class MovedEnd:
     session: SessionKey
     entry: str
     said: bytes | None
-    """What that conversation is told of it, as JSON; nothing of one that was stopped."""
+    """The note for that conversation, as JSON; none about a message that was stopped."""
 
 
 def ending_above(moved: MovedEnd | None) -> tuple[dict[str, str | None], dict[str, Argument]]:

@@ -60,7 +60,7 @@ class Paired:
 
 
 class Pairings:
-    """Who was let in, and who asks for it."""
+    """The people and groups that were let in, and those that ask for it."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts

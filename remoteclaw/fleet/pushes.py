@@ -32,7 +32,7 @@ class Browser:
 
 
 class Pushes:
-    """The browsers of all who have asked for it."""
+    """The browsers that are notified."""
 
     def __init__(self, scripts: Scripts, tokens: Tokens) -> None:
         self._scripts = scripts

@@ -334,10 +334,10 @@ class ReplyReader:
         """Record that a reply was delivered, or never can be, and remove it.
 
         The platform's `ids` of its parts lead back to it; `shown` is that of its last words, and a
-        `preview` has become one. Its files are
-        not kept any longer, but for `kept`. If a call sent it, `answer` (JSON) is for the caller;
-        else a reply that is given up becomes a dead letter. Raises `LeaseLost` if another adapter
-        took over. What people see of it is kept in the chat's history for `history_ms`.
+        `preview` has become one. Its files are not kept any longer, but for `kept`. If a call sent
+        it, `answer` (JSON) is for the caller; else a reply that is given up becomes a dead letter.
+        What people see of it is kept in the chat's history for `history_ms`. Raises `LeaseLost` if
+        another adapter took over.
         """
         if reply.card:  # its request keeps them
             kept = reply.attachments

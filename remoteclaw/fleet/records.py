@@ -1,4 +1,4 @@
-"""The records of conversations: of those that go on, and of those that were ended."""
+"""The records of conversations, running and ended."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Ended:
     why: str
     """What ended it: the word that a person wrote, or another reason."""
     record: bytes
-    """What is recorded of it, as lines of JSON (`session.record`)."""
+    """The conversation's record, as lines of JSON (`session.record`)."""
 
 
 class Records:

@@ -90,7 +90,7 @@ class Shown:
     card: bytes
     """The message that shows it."""
     closing: bytes
-    """What takes its place; in it stands where the words of what became of it will."""
+    """The message that takes its place; it has a placeholder for what became of the request."""
     here: str | None = None
     """The conversation's stream, if the card is in another chat."""
     elsewhere: Mapping[str, bytes] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class Request:
     """Until when it can be answered, or what was granted passes, or the turn waits."""
     answer: Answered | None = None
     change: "Change | None" = None
-    """The change of the configuration, if it is one that is asked for: no turn waits for that."""
+    """The change of the configuration that is asked for, if it is one: no turn waits for it."""
     became: str = ""
     """What became of the change, in words."""
     message: str = ""

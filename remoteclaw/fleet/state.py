@@ -42,7 +42,7 @@ class SessionState:
     queue: QueueOverride | None
     """Its own queue settings."""
     model: str | None
-    """The model that was chosen for it; None for that of its agent."""
+    """The chosen model; None for the agent's own."""
     project: str | None
     """The project that it is bound to; None where it works in its agent's workspace."""
     turn_project: str | None
@@ -89,7 +89,7 @@ class SessionState:
     title: str | None
     """The first words of its conversation."""
     parent: SessionKey | None
-    """The session that has started it; None for one that people talk with."""
+    """The session that has started this one; None if people talk with it."""
     depth: int
     """How many sessions are above it."""
     branch_of: SessionKey | None

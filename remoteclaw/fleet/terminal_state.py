@@ -69,7 +69,7 @@ class TerminalRecord:
     reason: str
     """Why it crashed; else empty."""
     needs: str
-    """What it waits for while it starts."""
+    """What the start waits for, in a sentence."""
     activity: str
     waiting_for: str
     title: str

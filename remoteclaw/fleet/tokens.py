@@ -38,7 +38,7 @@ class TokenView:
     expires_ms: int | None
     is_expired: bool
     agents: tuple[str, ...] | None = None
-    """The agents that it is for; None for all."""
+    """The agents that the token may reach; None for all."""
 
 
 class Tokens:

@@ -57,7 +57,7 @@ def chat_of(person: str, conversation: str | None) -> str:
 
 
 def of_chat(chat: str) -> tuple[str, str | None]:
-    """Return whose chat this is, and which of theirs."""
+    """Return the person of a chat, and the conversation's name."""
     person, _, conversation = chat.partition("\n")
     return person, conversation or None
 

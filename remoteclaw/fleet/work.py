@@ -105,7 +105,7 @@ class WorkTrees:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Those who are told that something has changed; none for a session that works for no other."""
+    """The recipients of news of a change; none for a session that works for no other."""
 
     above: str | None = None
     account: str | None = None

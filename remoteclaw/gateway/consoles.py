@@ -127,7 +127,7 @@ async def _close(chat: "ConsoleChat") -> None:
 
 @dataclass(eq=False, slots=True)
 class ConsoleChat:
-    """One chat, as the adapter of its account."""
+    """One chat; it is the adapter of its account."""
 
     has_keys: ClassVar[bool] = True
     clients: set[Audience] = field(default_factory=set)

@@ -49,7 +49,7 @@ class Client(Audience, Protocol):
 
     @property
     def principal(self) -> Principal | None:
-        """Whose it is; None while that is not known."""
+        """The client's principal; None while it is not known."""
 
     def end(self, code: int, reason: str) -> None:
         """Begin to close it."""

@@ -120,7 +120,7 @@ class Guard:
             await (problem or self._app)(scope, receive, send)
 
     async def _answer_page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what a page may read, whose origin is one of those that may."""
+        """Answer a page of an allowed origin, with the headers by which it may read that."""
         headers = Headers(scope=scope)
         origin = headers.get("origin")
         allowed = {"Vary": "Origin"}

@@ -83,7 +83,7 @@ def no_session(named: str) -> CallRefused:
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What there is for one narrowed token."""
+    """The view of one narrowed token: its agents, and their sessions."""
 
     operator: Operator
     fleet: Fleet
@@ -92,7 +92,7 @@ class Narrowed:
 
     @classmethod
     def of(cls, principal: Principal, fleet: Fleet, host: str, config: Config) -> Self | None:
-        """Return what there is for a principal; None for one whose token is for all agents."""
+        """Return a principal's view; None for a token that is for all agents."""
         if not isinstance(principal, Operator) or principal.agents is None:
             return None
         return cls(principal, fleet, host, config)

@@ -22,7 +22,7 @@ MOST = 1000
 
 
 class Resumable:
-    """What this host's files have of conversations."""
+    """The conversations that this host's files still have."""
 
     def __init__(self, host: str) -> None:
         self._host = host

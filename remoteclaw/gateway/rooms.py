@@ -43,7 +43,7 @@ class _Seat:
 
 @dataclass(eq=False, slots=True)
 class Room:
-    """Those who watch one terminal, also while it starts."""
+    """The viewers of one terminal, also while it starts."""
 
     record: TerminalRecord
     """The terminal as they see it."""

@@ -133,7 +133,7 @@ def _attributed(call: Call, place: ChatPlace, text: str) -> str:
 
 
 async def _answers(call: Call, ids: Iterable[Sequence[str]]) -> dict[str, PlatformReceipt]:
-    """Wait for what adapters tell of these messages; return also what they told of others."""
+    """Wait for the receipts of these messages; return those of others, too."""
     awaited = list(itertools.chain.from_iterable(ids))
     timeout_s = RECEIPT_S if awaited else 0.0
     name = call_name(call.caller, call.id)

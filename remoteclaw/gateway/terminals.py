@@ -1,4 +1,4 @@
-"""The terminals of this host, as this gateway looks after them and as its clients see them.
+"""The terminals of this host: watched over by this gateway, and shown to its clients.
 
 It is the one client of each holder that reads output; of several gateways of a host, the one that
 attached last has it. Any of them may be killed: the next one begins where it was.

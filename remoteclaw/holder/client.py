@@ -37,7 +37,7 @@ class HolderLaunch:
     run_dir: Path
     """A 0700 directory of this process alone; the holder removes it when it ends."""
     key: str
-    """The secret for those that attach later."""
+    """The secret that clients attach with."""
     lifeline: str = ""
     """Path of a FIFO; when its writer is gone, the agent ends. Empty for none."""
 

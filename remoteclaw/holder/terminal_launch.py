@@ -26,7 +26,7 @@ class TerminalLaunch:
     run_dir: Path
     """A 0700 directory of this terminal alone; the holder removes it when it ends."""
     key: str
-    """The secret for those that attach later."""
+    """The secret that clients attach with."""
     ended: Path
     """The file, outside `run_dir`, in which the holder leaves what remains; 0600, JSON."""
     lifeline: str = ""

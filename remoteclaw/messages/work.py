@@ -10,7 +10,7 @@ __all__ = ["Work"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A session that works for another one, as it was at one moment. Times are Redis' (ms)."""
+    """A session that works for another one, at one moment. Times are Redis' (ms)."""
 
     session: SessionKey
     parent: str

@@ -56,7 +56,7 @@ class AgentSpec:
     model: str | None = None
     permissions: str = "ask"
     branch: Literal["", "read", "ask", "auto"] = ""
-    """Of a branch: what it may do of what `permissions` allow, by which it is launched."""
+    """For a branch: which part of the `permissions` it has; it is launched with all of them."""
     allow: tuple[str, ...] = ()
     """Rules for what needs no permission; the bridge decides by them, so that a change of them
     restarts no process."""
@@ -301,7 +301,7 @@ class Runtime(Protocol):
 
     @property
     def terminal(self) -> "TerminalProgram | None":
-        """Its own program for terminals; None if it has none."""
+        """The CLI's own program in a terminal; None if it has none."""
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of RemoteClaw's environment that this CLI needs."""

@@ -109,7 +109,7 @@ class Reply:
     attachments: tuple[Attachment, ...]
     """The files to send with it; `fleet.blobs.get` has their contents."""
     is_final: bool
-    """True for the last one of its turn."""
+    """Whether it is the last reply of its turn."""
     entries: tuple[str, ...]
     """With a turn's last message, the entries that the turn answers."""
     call: str | None = None

@@ -24,7 +24,7 @@ class Identity:
     """What an account is called on its platform."""
 
     name: str
-    """Its name there, as people find it."""
+    """The account's name on the platform, as people find it."""
     problem: str = ""
     """What is odd about the account, in a sentence that says what to do."""
 
@@ -74,7 +74,7 @@ class Incoming:
     quoted: str = ""
     """The words of that message, for the agent's context."""
     replaces: str | None = None
-    """Of an edited message: which one it was."""
+    """The id of the message that this edit replaces."""
     is_for_us: bool = True
     """In a group: whether it mentions the account, answers it, or is a command to it."""
     reaction: str | None = None

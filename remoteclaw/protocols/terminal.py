@@ -64,7 +64,7 @@ class TerminalWatch(Protocol):
 
     @property
     def activity(self) -> Activity:
-        """What it does, as far as all its signs agree."""
+        """The program's activity, as far as all its signs agree."""
 
     @property
     def waiting_for(self) -> str:
@@ -80,7 +80,7 @@ class TerminalWatch(Protocol):
 
     @property
     def transcript(self) -> Transcript | None:
-        """The record of that conversation; None while it is not known which one it is."""
+        """The record of that conversation; None while the conversation is not known."""
 
     def title(self, text: str) -> None:
         """Take the title that it has set."""

@@ -55,7 +55,7 @@ class AsideSessions:
         return AcpAside(self, main=main, copies=copies, is_busy=is_busy)
 
     def forget(self) -> None:
-        """Remove what the agent keeps of them."""
+        """Remove what the agent keeps of these sessions."""
         for session in self.begun:
             self.runtime.forget(self.spec, session)
 

@@ -64,7 +64,7 @@ class CliAside(ABC, Generic[_M]):
 
 
 class SharedMessages(Generic[_M]):
-    """Messages that a turn and its asides wait for: one of them reads, for all."""
+    """Messages for a turn and its asides: one of them reads for all."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ def projects_of(env: Mapping[str, str]) -> Path:
 
 
 def items_of(record: dict[str, Any]) -> Iterator[TranscriptItem]:
-    """Yield what a record says; nothing for those of no one's words."""
+    """Yield the items of a record; none for a record without words."""
     if any(record.get(flag) for flag in _NOT_SAID):
         return
     id_, at_ms = text(record.get("uuid")), moment_of(record.get("timestamp"))

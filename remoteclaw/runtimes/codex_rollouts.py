@@ -44,7 +44,7 @@ def finder(sessions: Path, thread: str) -> Callable[[], Path | None]:
 
 
 def items_of(record: dict[str, Any]) -> Iterator[TranscriptItem]:
-    """Yield what a record says; nothing for those of no one's words."""
+    """Yield the items of a record; none for a record without words."""
     about, at_ms = mapping(record.get("payload")), moment_of(record.get("timestamp"))
     match record.get("type"), about.get("type"):
         case "event_msg", "item_completed":

@@ -94,7 +94,7 @@ def _aside(main: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _permissions(spec: AgentSpec, own: Any, run_dir: Path) -> Any:
-    """Return what it may use, what it asks for, and what it doesn't see.
+    """Return opencode's rules: which tools it may use, asks for, and doesn't see.
 
     The last rule that fits decides: no name of a server may undo what stands behind it.
     """

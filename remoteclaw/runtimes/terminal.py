@@ -178,7 +178,7 @@ class BaseWatch(ABC):
 
     @property
     def activity(self) -> Activity:
-        """What it does, as far as all its signs agree."""
+        """The program's activity, as far as all its signs agree."""
         return self.known.activity
 
     @property

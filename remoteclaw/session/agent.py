@@ -166,7 +166,7 @@ class AgentKeeper:
     def ready(self) -> str | None:
         """The description of an attached agent, as it will be for the next turn; None without.
 
-        Of one on its way, its turn records where it is.
+        The place of an agent that is still starting is recorded by its turn.
         """
         if self._warm_up or self._agent is None or self._pipes is None or self._pipes.has_ended:
             return None

@@ -89,7 +89,7 @@ class Attempt:
     is_superseded: bool = False
     """Whether it is stopped for a newer message."""
     permissions: Permissions | None = None
-    """Who asks people for it; None where that can't be."""
+    """Asks people for permissions; None where nobody can be asked."""
     began: float = field(default_factory=time.monotonic)
 
     def joined(self, ids: Sequence[str]) -> tuple[Entry, ...]:

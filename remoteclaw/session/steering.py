@@ -43,7 +43,7 @@ class Steering:
         self._has_news.set()
 
     def taken(self, ids: Sequence[str]) -> tuple[Entry, ...]:
-        """Return those of the newcomers that have these ids."""
+        """Return the newcomers with these ids."""
         return tuple(entry for entry in self._taken if entry.id in ids)
 
     async def entries(self) -> AsyncGenerator[Entry, None]:

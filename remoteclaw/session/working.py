@@ -1,4 +1,4 @@
-"""Notes of what the turn of a task does, while it runs, for the sessions that it works for."""
+"""Notes of what a task's turn does, for the sessions that it works for."""
 
 import asyncio
 import contextlib

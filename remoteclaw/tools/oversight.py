@@ -94,7 +94,7 @@ class SessionDetails(SessionFacts):
 
 class EndedConversation(Result):
     ended_ms: int
-    """When it was ended, which names it."""
+    """The time of its end, which names it."""
     messages: int
     """How many messages of people it has."""
     why: str
@@ -115,7 +115,7 @@ class TraceParams(Params):
     what: Id
     """A message's reference, or a session: then its newest message."""
     limit: Annotated[int, Field(ge=1, le=20)] = 1
-    """How many messages: this one, and those before it."""
+    """The number of messages: this one, and those before it."""
 
 
 class TraceStep(Result):

@@ -56,7 +56,7 @@ class Modes:
     alternate: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return them as a frame has them."""
+        """Return the modes of a frame."""
         return {
             "paste": self.paste,
             "appCursor": self.app_cursor,

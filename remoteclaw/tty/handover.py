@@ -23,7 +23,7 @@ class Standing:
     activity: Activity
     waiting_for: str
     who: str
-    """Who types, or who has opened it."""
+    """The writer, or else the person who has opened it."""
     viewers: int
     idle_s: float
     """For how long it has been idle."""

@@ -20,11 +20,11 @@ class Typist:
     credential: str
     """Whose token it is."""
     connection: int | None = None
-    """Over which connection; None for calls that have none of their own."""
+    """The user's connection; None for calls without one of their own."""
 
 
 class Keyboard:
-    """Who types in one terminal."""
+    """The keyboard of one terminal, which one user has at a time."""
 
     def __init__(self) -> None:
         self._who: Typist | None = None

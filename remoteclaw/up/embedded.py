@@ -138,7 +138,7 @@ def server_command(
 
 
 class EmbeddedRedis:
-    """The server in a state directory. Its data survives it, and a kill of it.
+    """The server in a state directory. Its data survives its end, also by a kill.
 
     With `appendfsync` "everysec", what was written while the disk was busy may be lost in a kill,
     two seconds' worth at most; with "always" nothing is, not even in a power failure.

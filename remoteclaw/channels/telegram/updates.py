@@ -136,7 +136,7 @@ def _emoji(raw: _Raw) -> str:
 
 
 def _message(raw: _Raw, me: _Raw, *, edit: int) -> Incoming | None:
-    """Return one message, or None for what no person has said."""
+    """Return one message; None for an update that no person has sent."""
     chat, name = raw["chat"], str(raw["message_id"])
     if chat["type"] == "channel" or raw.get("is_automatic_forward") or "from" not in raw:
         return None

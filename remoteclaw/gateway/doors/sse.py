@@ -58,7 +58,7 @@ class Streams:
         self._gateway = gateway
         self._open: Counter[str] = Counter()
         self._waiting: dict[str, set[asyncio.Event]] = {}
-        """By session, who waits for its news; under "" those who wait for any."""
+        """The waiting streams by session; under "", those that wait for news of any."""
         self._news = 0
         """How often anything was announced."""
         self._lists: dict[tuple[str, ...] | None, tuple[int, list[dict[str, Any]]]] = {}
@@ -293,9 +293,7 @@ class _Streaming(Response):
                 async with asyncio.timeout(AGAIN_S):
                     await send(END)
                     is_over = True
-        if (
-            not is_over
-        ):  # it counts no more, and ends once it takes something, or the kernel cuts it
+        if not is_over:  # it ends once the client takes something, or the kernel cuts it
             with contextlib.suppress(OSError):
                 await send(END)
 

@@ -92,7 +92,7 @@ def check_sender(call: Call, session: SessionKey) -> None:
 
 
 async def wait(call: Call, params: WaitParams) -> SendResult:
-    """Wait for what became of a message."""
+    """Wait for a message's outcome."""
     session, _, entry_id = params.run_id.partition("-")
     sid = await call.fleet.sessions.find(session)
     view = await call.fleet.sessions.view(sid)

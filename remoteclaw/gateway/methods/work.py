@@ -1,4 +1,4 @@
-"""Handlers of what works for a session."""
+"""Handlers of work for a session: its tree, and progress."""
 
 from collections.abc import Mapping
 

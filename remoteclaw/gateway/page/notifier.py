@@ -68,7 +68,7 @@ def server_key(home: Home, *, is_made: bool) -> "ServerKey | None":
 
 
 class Notifier:
-    """Tells the browsers of those who have asked for it."""
+    """Notifies the browsers that have asked for it."""
 
     def __init__(
         self,
