@@ -15,10 +15,9 @@ from remoteclaw.config.model import Config, Profile
 from remoteclaw.config.tool_policy import Subject, allowed
 from remoteclaw.gateway import methods
 from remoteclaw.tools import catalog
-from tests.gateway.test_matrix import AGENTS, OPERATORS
 from tests.support.agents import ROOT
 from tests.support.doors import Answer, calling, opened
-from tests.support.promised import Promise, schema_of
+from tests.support.promised import AGENTS, OPERATORS, Promise, schema_of
 from tests.support.stack import Stack
 
 GUIDE = (ROOT / "docs" / "guides" / "adding-a-tool.md").read_text()

@@ -14,7 +14,7 @@ from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.tools.catalog import METHODS, TOOLS, Method
 from tests.support.doors import Refused, calling, opened
-from tests.support.promised import PROMISED, good_params
+from tests.support.promised import AGENTS, OPERATORS, PROMISED, good_params
 from tests.support.signed import secret_file, signed
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -22,8 +22,6 @@ from tests.support.waiting import eventually
 #: Who asks, beside operators whose token is not valid. Those of one session are agents: of the
 #: owner, of somebody else, of somebody whose tools are limited; between turns; with a token that
 #: another one has followed; and of another session, which names the first one.
-OPERATORS = ("read", "write", "terminal", "admin")
-AGENTS = ("owner", "stranger", "limited", "idle")
 NOBODY = ("none", "wrong", "expired", "revoked", "stale")
 PRINCIPALS = (*NOBODY, *OPERATORS, "signed", *AGENTS, "elsewhere")
 CODES = {

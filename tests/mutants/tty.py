@@ -179,8 +179,8 @@ MUTANTS = (
     ),
     Mutant(
         "a paste that ends itself",
-        before='if character in "\\n\\t" or not _is_invisible(character)',
-        after="if True",
+        before="for character in _lines(text) if not _is_invisible(character)",
+        after="for character in _lines(text)",
         test="test_a_paste_is_one_piece_whatever_it_holds",
     ),
     Mutant(
