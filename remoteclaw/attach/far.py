@@ -36,13 +36,12 @@ class Target:
     agent: str | None = None
     name: str = "main"
     prompt: str = ""
-    subdir: str | None = None
 
     @property
     def params(self) -> dict[str, str]:
         """Return it as parameters of `terminals.open`."""
         whose = {"session": self.session} if self.session else {"name": self.name}
-        given = {**whose, "agent": self.agent, "prompt": self.prompt, "subdir": self.subdir}
+        given = {**whose, "agent": self.agent, "prompt": self.prompt}
         return {name: value for name, value in given.items() if value}
 
 

@@ -89,7 +89,7 @@ def _gateway(url: str | None) -> "tuple[Address, str]":
 
 
 def _here(target: "Target") -> "Target":
-    """Return the agent in whose workspace we are, and where in it; of several, the innermost."""
+    """Return the agent in whose workspace we are; of several, the innermost."""
     from dataclasses import replace
 
     from remoteclaw.cli.access import load
@@ -99,12 +99,12 @@ def _here(target: "Target") -> "Target":
     for agent, about in config.agents.items():
         workspace = home.workspace_path(agent, about).resolve()
         if here.is_relative_to(workspace):
-            found.append((len(workspace.parts), agent, here.relative_to(workspace)))
+            found.append((len(workspace.parts), agent))
     if not found:
         return target
     # Of two agents with one workspace, the first in the configuration.
-    _, agent, below = max(found, key=lambda each: each[0])
-    return replace(target, agent=agent, subdir=None if below == Path() else str(below))
+    _, agent = max(found, key=lambda each: each[0])
+    return replace(target, agent=agent)
 
 
 async def _attach(address: "Address", token: str, target: "Target", *, is_reader: bool) -> "End":

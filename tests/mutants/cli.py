@@ -219,9 +219,9 @@ MUTANTS = (
     ),
     Mutant(
         "the agent of the directory above",
-        before="_, agent, below = max(found",
-        after="_, agent, below = min(found",
-        test="test_in_a_workspace_it_is_its_agent_s_and_begins_there",
+        before="_, agent = max(found",
+        after="_, agent = min(found",
+        test="test_in_a_workspace_it_is_its_agent_s",
     ),
     Mutant(
         "a terminal in itself",
