@@ -39,13 +39,7 @@ from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import AgentUnavailable, AsideFailed, ErrorCategory, RemoteClawError
 from remoteclaw.events import ErrorEvent
 from remoteclaw.host.logs import frames_of
-from remoteclaw.messages import (
-    AgentDeliveryResult,
-    ChannelMessage,
-    Entry,
-    SessionKey,
-    Turn,
-)
+from remoteclaw.messages import AgentDeliveryResult, ChannelMessage, Entry, SessionKey, Turn
 from remoteclaw.protocols import (
     Agents,
     AgentSpec,

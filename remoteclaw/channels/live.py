@@ -17,12 +17,7 @@ from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.delivery import Preview, settled
 from remoteclaw.channels.working import ShowsWork, WorkChats
 from remoteclaw.clock import boottime, now_ms
-from remoteclaw.errors import (
-    AccountRefused,
-    PlatformAway,
-    PlatformBusy,
-    PlatformRefused,
-)
+from remoteclaw.errors import AccountRefused, PlatformAway, PlatformBusy, PlatformRefused
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.fleet.turn import LIVE_MS
 from remoteclaw.host.logs import frames_of

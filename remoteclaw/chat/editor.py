@@ -10,12 +10,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Thre
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, has_focus
-from prompt_toolkit.formatted_text import (
-    ANSI,
-    AnyFormattedText,
-    FormattedText,
-    to_formatted_text,
-)
+from prompt_toolkit.formatted_text import ANSI, AnyFormattedText, FormattedText, to_formatted_text
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth

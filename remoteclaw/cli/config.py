@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.access import load, with_fleet
-from remoteclaw.cli.output import (
-    clock,
-    complain,
-    echo,
-    echo_json,
-    echo_text,
-    json_option,
-    listing,
-)
+from remoteclaw.cli.output import clock, complain, echo, echo_json, echo_text, json_option, listing
 from remoteclaw.errors import ConfigError
 from remoteclaw.host.terminal import one_line
 

@@ -12,12 +12,7 @@ import orjson
 from remoteclaw.clock import in_words, now_ms
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.protocols import conversation_name
-from remoteclaw.runtimes.past import (
-    MOST_NOTES,
-    PastConversation,
-    past_conversations,
-    title_of,
-)
+from remoteclaw.runtimes.past import MOST_NOTES, PastConversation, past_conversations, title_of
 
 __all__ = ["resume"]
 

@@ -8,14 +8,7 @@ import orjson
 from remoteclaw.errors import NotFound, RedisRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import (
-    FULL,
-    GRACE_MS,
-    Accepted,
-    NewerEntry,
-    decode_entry,
-    entry_keys,
-)
+from remoteclaw.fleet.inbound import FULL, GRACE_MS, Accepted, NewerEntry, decode_entry, entry_keys
 from remoteclaw.fleet.outcomes import OUTCOME_MS
 from remoteclaw.fleet.reply import NewerReply, decode_reply
 from remoteclaw.fleet.wake import Waker

@@ -25,13 +25,7 @@ from pydantic import ValidationError
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.config.tool_policy import listed
-from remoteclaw.errors import (
-    CallRefused,
-    ConfigError,
-    MessageRefused,
-    NotFound,
-    RemoteClawError,
-)
+from remoteclaw.errors import CallRefused, ConfigError, MessageRefused, NotFound, RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller
 from remoteclaw.gateway.call import Call, Handler, Subscriber

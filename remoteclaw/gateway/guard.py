@@ -18,13 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from remoteclaw.config.model import GatewayConfig
-from remoteclaw.errors import (
-    CallError,
-    CallRefused,
-    MessageRefused,
-    RedisRefused,
-    RedisUnavailable,
-)
+from remoteclaw.errors import CallError, CallRefused, MessageRefused, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.doors.frames import explained
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.limits import MOST_BYTES

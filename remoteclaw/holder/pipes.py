@@ -21,15 +21,7 @@ import os
 import select
 from _operator import _compare_digest  # hmac.compare_digest without importing hmac
 
-from program import (
-    BODY_BYTES,
-    HANDSHAKE_S,
-    PROTOCOL,
-    TICK_S,
-    Holder,
-    _signal,
-    now,
-)
+from program import BODY_BYTES, HANDSHAKE_S, PROTOCOL, TICK_S, Holder, _signal, now
 
 #: The most output of a parked CLI, in bytes: one that prints more is ended.
 RING_BYTES = 1024 * 1024

@@ -31,15 +31,7 @@ import time
 from _operator import _compare_digest  # hmac.compare_digest without importing hmac
 
 from output import PIECE_BYTES, RING_BYTES, Pump, Ring
-from program import (
-    GRACE_S,
-    HANDSHAKE_S,
-    PROTOCOL,
-    TICK_S,
-    Holder,
-    _signal,
-    now,
-)
+from program import GRACE_S, HANDSHAKE_S, PROTOCOL, TICK_S, Holder, _signal, now
 from tree import remove_tree
 
 #: The most output that is read before clients are served, in reads.

@@ -5,14 +5,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from remoteclaw.clock import named_zone
 from remoteclaw.errors import MessageRefused

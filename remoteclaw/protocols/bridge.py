@@ -4,13 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from remoteclaw.events import (
-    AgentUsage,
-    PermissionEvent,
-    PlanStep,
-    ToolActivity,
-    ToolResultEvent,
-)
+from remoteclaw.events import AgentUsage, PermissionEvent, PlanStep, ToolActivity, ToolResultEvent
 from remoteclaw.messages import Attachment, Entry, ReplyPayload, ToolCall, Work
 from remoteclaw.protocols.agent import Decision
 

@@ -22,12 +22,7 @@ from remoteclaw.protocols import BridgeCallbacks, TurnSources
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.inbox import decode_all
-from remoteclaw.session.notices import (
-    CONTEXT_LOST,
-    SECOND_TRY,
-    failed_result,
-    with_notice,
-)
+from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY, failed_result, with_notice
 from remoteclaw.session.queue import may_be_postponed
 from remoteclaw.session.record import digest
 from remoteclaw.session.retry import REPEATED, SHORT_MS, again_at_ms, postponement

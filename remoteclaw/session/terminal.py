@@ -22,13 +22,7 @@ from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.holder.client import LaunchFailed
 from remoteclaw.holder.runs import terminal_run_name
-from remoteclaw.holder.terminal_client import (
-    ENDED,
-    Ended,
-    Output,
-    TerminalClient,
-    TerminalLaunch,
-)
+from remoteclaw.holder.terminal_client import ENDED, Ended, Output, TerminalClient, TerminalLaunch
 from remoteclaw.host.below import BadSubdir, open_below
 from remoteclaw.host.load import Overloaded, check_load
 from remoteclaw.host.process import end_orphans

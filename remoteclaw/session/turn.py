@@ -18,13 +18,7 @@ from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.ending import Ending, finish, without_agent
 from remoteclaw.session.inbox import decode
 from remoteclaw.session.moved import say_that_it_ended
-from remoteclaw.session.notices import (
-    CONTEXT_LOST,
-    RESET,
-    SECOND_TRY,
-    failed_result,
-    notice_result,
-)
+from remoteclaw.session.notices import CONTEXT_LOST, RESET, SECOND_TRY, failed_result, notice_result
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import (
     BatchStep,

@@ -5,16 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from remoteclaw.tools.base import (
-    ChatId,
-    Id,
-    MessageId,
-    Params,
-    Result,
-    Target,
-    Text,
-    Tool,
-)
+from remoteclaw.tools.base import ChatId, Id, MessageId, Params, Result, Target, Text, Tool
 
 __all__ = ["METHODS"]
 

@@ -5,16 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from remoteclaw.tools.base import (
-    Id,
-    Limit,
-    NoParams,
-    Params,
-    Result,
-    Text,
-    Tool,
-    check_characters,
-)
+from remoteclaw.tools.base import Id, Limit, NoParams, Params, Result, Text, Tool, check_characters
 
 __all__ = ["METHODS"]
 

@@ -11,13 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from remoteclaw.errors import CallRefused
-from remoteclaw.holder.terminal_client import (
-    MESSAGE_BYTES,
-    Ended,
-    Output,
-    Replaced,
-    TerminalClient,
-)
+from remoteclaw.holder.terminal_client import MESSAGE_BYTES, Ended, Output, Replaced, TerminalClient
 from remoteclaw.host.logs import frames_of
 from remoteclaw.protocols.terminal import Activity, TerminalWatch
 from remoteclaw.tty import input as typing

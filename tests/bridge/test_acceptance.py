@@ -22,12 +22,7 @@ from remoteclaw.messages import (
     SentTarget,
     SessionKey,
 )
-from remoteclaw.protocols import (
-    SIDE_EFFECTS_FILE,
-    AgentSpec,
-    BridgeCallbacks,
-    conversation_name,
-)
+from remoteclaw.protocols import SIDE_EFFECTS_FILE, AgentSpec, BridgeCallbacks, conversation_name
 from tests.support.bridges import demo_bridge, script
 from tests.support.stack import message
 

@@ -16,13 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.bridge import Hooks, conduct
-from remoteclaw.bridge.attachments import (
-    MOST_IMAGE,
-    MOST_IMAGES,
-    MOST_KEPT,
-    GivenFile,
-    TurnFiles,
-)
+from remoteclaw.bridge.attachments import MOST_IMAGE, MOST_IMAGES, MOST_KEPT, GivenFile, TurnFiles
 from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime

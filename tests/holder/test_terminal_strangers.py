@@ -9,12 +9,7 @@ import pytest
 
 from remoteclaw.clock import boottime
 from remoteclaw.holder.client import HolderClient
-from remoteclaw.holder.terminal_client import (
-    Ended,
-    TerminalClient,
-    beat_terminal,
-    end_terminal,
-)
+from remoteclaw.holder.terminal_client import Ended, TerminalClient, beat_terminal, end_terminal
 from tests.support.holders import FAR, KEY, Reader, attach, end, parked_agent, remains, sh
 from tests.support.processes import is_alive, parent
 from tests.support.waiting import HANG_S, eventually

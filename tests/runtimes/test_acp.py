@@ -23,12 +23,7 @@ from remoteclaw.messages import (
     SessionKey,
     Turn,
 )
-from remoteclaw.protocols import (
-    SIDE_EFFECTS_FILE,
-    BridgeCallbacks,
-    Decision,
-    TurnSources,
-)
+from remoteclaw.protocols import SIDE_EFFECTS_FILE, BridgeCallbacks, Decision, TurnSources
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.acp_process import AcpProcess
 from tests.support.bridges import OneFile, acp_script, agent_bridge

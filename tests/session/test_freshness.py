@@ -17,11 +17,7 @@ from remoteclaw.config.model import ResetConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.messages import ChatKind, SessionKey
-from remoteclaw.session.notices import (
-    CONTEXT_LOST,
-    RESET,
-    SECOND_TRY,
-)
+from remoteclaw.session.notices import CONTEXT_LOST, RESET, SECOND_TRY
 from tests.support.conversations import (
     IDLE_2_H,
     answered,

@@ -19,12 +19,7 @@ from remoteclaw.config.load import load_config
 from remoteclaw.fleet.terminal_state import Held, Place
 from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.holder.runs import run_name
-from remoteclaw.holder.terminal_client import (
-    ENDED,
-    TerminalClient,
-    TerminalLaunch,
-    end_terminal,
-)
+from remoteclaw.holder.terminal_client import ENDED, TerminalClient, TerminalLaunch, end_terminal
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.protocols import Activity, AgentSpec, Launch, TranscriptItem
 from remoteclaw.runtimes.demo import DemoRuntime

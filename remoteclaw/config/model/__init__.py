@@ -6,12 +6,7 @@ The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory;
 
 from remoteclaw.config.model.agents import AgentConfig, McpServerSettings
 from remoteclaw.config.model.approvals import ApprovalsConfig
-from remoteclaw.config.model.channels import (
-    AccountConfig,
-    ChannelConfig,
-    TokenConfig,
-    accounts_of,
-)
+from remoteclaw.config.model.channels import AccountConfig, ChannelConfig, TokenConfig, accounts_of
 from remoteclaw.config.model.config import Config
 from remoteclaw.config.model.fleet import FleetConfig
 from remoteclaw.config.model.gateway import GatewayConfig, JwtConfig, is_loopback

@@ -13,14 +13,7 @@ from remoteclaw.errors import CallRefused, NotFound
 from remoteclaw.gateway.doors.frames import encoded
 from remoteclaw.gateway.doors.sse import Streams
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.guard import (
-    API,
-    TooLarge,
-    address_of,
-    authenticate,
-    body_of,
-    refusal,
-)
+from remoteclaw.gateway.guard import API, TooLarge, address_of, authenticate, body_of, refusal
 from remoteclaw.gateway.narrowing import no_session
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.catalog import Result
