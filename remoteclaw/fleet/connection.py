@@ -33,12 +33,7 @@ from remoteclaw.errors import (
 from remoteclaw.fleet.lua import Arguments, Keys, Script
 from remoteclaw.host.files import size_in_words
 
-__all__ = [
-    "Memory",
-    "Scripts",
-    "announcements",
-    "open_redis",
-]
+__all__ = ["Memory", "Scripts", "announcements", "open_redis"]
 
 #: How long one command may take before its connection counts as dead, in seconds.
 COMMAND_S = 5.0

@@ -11,13 +11,7 @@ from typing import Literal, Protocol
 
 from remoteclaw.protocols.agent import AgentSpec, Launch
 
-__all__ = [
-    "Activity",
-    "TerminalProgram",
-    "TerminalWatch",
-    "Transcript",
-    "TranscriptItem",
-]
+__all__ = ["Activity", "TerminalProgram", "TerminalWatch", "Transcript", "TranscriptItem"]
 
 #: What a program does, as far as it says so.
 Activity = Literal["busy", "waiting", "idle", "unknown"]
