@@ -11,50 +11,13 @@ from remoteclaw.messages import SessionKey
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
 from tests.support.dialogs import ESCALATED
-from tests.support.doors import Refused, RpcClient, gateway_process, own_token
-from tests.support.stack import Stack, said
+from tests.support.doors import Refused, gateway_process, own_token
+from tests.support.opened import becomes, shows, submit
+from tests.support.prefixes import asked, word
+from tests.support.stack import Stack
 from tests.support.terminals import used_before
 from tests.support.waiting import eventually
 from tests.support.watched import watching
-
-
-async def becomes(client: RpcClient, sid: str, activity: str) -> dict[str, Any]:
-    """Wait until the program says that it is at something."""
-
-    async def told() -> dict[str, Any] | None:
-        terminal: dict[str, Any] = await client.call("terminals.get", {"sid": sid})
-        return terminal if terminal["activity"] == activity else None
-
-    found: dict[str, Any] = await eventually(told)
-    return found
-
-
-async def shows(client: RpcClient, sid: str, text: str) -> None:
-    """Wait until it has a text on its screen."""
-
-    async def is_shown() -> bool:
-        try:
-            screen = await client.call("terminals.screen", {"sid": sid})
-        except Refused:  # it is being started
-            return False
-        return text in screen["text"]
-
-    await eventually(is_shown)
-
-
-async def submit(client: RpcClient, sid: str, text: str) -> None:
-    """Give it a text as soon as it is idle: it may be busy with itself at its start."""
-
-    async def is_submitted() -> bool:
-        try:
-            await client.call("terminals.input", {"sid": sid, "text": text})
-        except Refused as refused:
-            if "nothing was typed" not in str(refused):
-                raise
-            return False
-        return True
-
-    await eventually(is_submitted)
 
 
 async def notices(stack: Stack, session: SessionKey) -> list[str]:
@@ -69,9 +32,12 @@ async def notices(stack: Stack, session: SessionKey) -> list[str]:
 ASKS = {
     "claude": ("SHELL:touch x", "Esc to cancel"),
     "codex": (ESCALATED, "esc to cancel"),
+    "gemini": ("SHELL:touch x", "Allow once"),
+    "opencode": ("SHELL:touch x", "Allow once"),
 }
 
 
+@pytest.mark.thorough("gemini", "opencode")
 @pytest.mark.parametrize("name", ASKS)
 async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_chat(
     swept: Stack, model_server: ModelServerProcess, directory: Path, name: str
@@ -85,6 +51,7 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_ch
     stack.configure(settings, terminals={"handover_s": 1})
     await stack.start_worker()
     token, made = own_token(stack), workspace / "x"
+    plum, recall = word("plum"), word("recall")
     async with gateway_process(stack) as (door, process):
         async with door.connected(token) as client:
             opened = await client.call("terminals.open", {"agent": "main", "cols": 100})
@@ -99,10 +66,10 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_ch
             watching(door, token, about["sid"]) as ada,
             watching(door, token, about["sid"]) as ben,
         ):
-            await submit(ada.client, about["sid"], "remember plum-1")
+            await submit(ada.client, about["sid"], f"remember {plum}")
             await becomes(ada.client, about["sid"], "idle")
-            await ada.until("plum-1")
-            await ben.until("plum-1")
+            await ada.until(plum)
+            await ben.until(plum)
             await submit(ada.client, about["sid"], asking)
             await becomes(ada.client, about["sid"], "waiting")
             await shows(ada.client, about["sid"], dialog)
@@ -114,7 +81,7 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_ch
         await shows(ada.client, about["sid"], shown)
         session = SessionKey.parse(opened["terminal"]["sessionKey"])
         message = session.message(
-            id="chat", text="RECALL", timestamp=1, chat_kind="direct", is_addressed=True
+            id="chat", text=recall, timestamp=1, chat_kind="direct", is_addressed=True
         )
         accepted = await stack.fleet.inbound.append(message, agent="main", deliver="channel")
         with pytest.raises(Refused, match="CONFLICT: The program is not idle"):
@@ -124,14 +91,20 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_ch
             return len(await notices(stack, session)) == 2
 
         await eventually(are_told)
+        again = await ada.client.call("terminals.open", {"agent": "main", "prompt": "no"})
+        assert not again["created"]
+        with pytest.raises(Refused, match="press the key itself"):
+            await ada.client.call("terminals.paste", {**about, "text": "1"})
+        await ada.client.call("terminals.resize", {**about, "cols": 90, "rows": 30})
+        await becomes(ada.client, about["sid"], "waiting")
         assert not made.exists(), "nothing but keys lets the tool run"
         await ada.client.call("terminals.key", {**about, "key": "enter"})
         await becomes(ada.client, about["sid"], "idle")
         assert made.exists()
         await ada.client.call("terminals.leave", about)
 
-        outcome = await stack.outcome(accepted)
-        assert "plum-1" in said(outcome)
+        await stack.outcome(accepted)
+        assert plum in str(asked(model_server, recall)), "gemini's is what was noted of it"
         told = await ada.client.call("terminals.get", about)
         assert (told["state"], told["resumable"]) == ("parked", True)
     texts = await notices(stack, session)

@@ -26,7 +26,7 @@ def word(text: str) -> str:
 def asked(model: ModelServerProcess, text: str) -> dict[str, Any]:
     """Return the first of the last requests that has this `word`: the one that asked it."""
     found: dict[str, Any] = next(
-        json.loads(line) for line in model.bodies().splitlines() if text in line
+        json.loads(line) for line in model.bodies().split("\n") if text in line
     )
     return found
 

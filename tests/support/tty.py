@@ -14,7 +14,7 @@ from remoteclaw.tty.input import paste
 from remoteclaw.tty.screen import Screen
 from tests.support.waiting import eventually
 
-__all__ = ["PAUSE_S", "Tty"]
+__all__ = ["AGAIN_S", "PAUSE_S", "Tty"]
 
 
 #: How long a person takes to press Enter behind their words, in seconds, and to press it again: one

@@ -1,9 +1,12 @@
 """Text that is typed for a person: what it is cleaned of, and what is refused."""
 
+from pathlib import Path
+
 import pytest
 
 from remoteclaw.tty.frames import Modes
 from remoteclaw.tty.input import PasteRefused, cleaned, paste, problem_of_input
+from tests.support.disguises import disguises, harmless
 
 FRAMED = Modes(paste=True)
 
@@ -36,85 +39,7 @@ def test_words_keep_their_signs() -> None:
     )
 
 
-#: What was seen of the real programs (claude 2.1.197, codex 0.169.0, gemini 0.61.0, opencode
-#: 1.18.33). As the prompt on their command line: codex runs "!touch x"; claude and gemini clear for
-#: "/clear", gemini for " /clear" too, and both end for "/quit", claude for "exit"; claude reads
-#: "@file". Pasted and sent: claude and codex run "!touch x"; all obey "/clear", also where an
-#: invisible sign that we remove was in front, gemini behind blanks too; claude ends for "exit".
-#: gemini reads "@file" behind a letter, and a text of nothing but paths; claude a picture whose
-#: path ends a text or a line, opencode one that is the whole text. No line behind the first one was
-#: a command.
-DISGUISES = [
-    "!ls",
-    " !ls",
-    "\n\n!ls",
-    "\t!ls",
-    "\u200b!ls",
-    "\ufeff!ls",
-    "\u202e!ls",
-    "\u2066!ls",
-    "\u00a0!ls",
-    "\u3000!ls",
-    "\u3164!ls",
-    "\u2800!ls",
-    "\u200d!ls",
-    "\ufe0f!ls",
-    "\u0301!ls",
-    "\x1b!ls",
-    "\x08!ls",
-    "！ls",
-    "﹗ls",
-    "/clear",
-    "  /clear",
-    "／clear",
-    "#remember",
-    "＃remember",
-    "﹟remember",
-    "@secrets.txt",
-    "read @secrets.txt",
-    "read (@secrets.txt)",
-    "read\n@secrets.txt",
-    "read ＠secrets.txt",
-    "read @\u200bsecrets.txt",
-    "look at @",
-    "x@/etc/passwd",
-    "x@../secrets.txt",
-    "x@src/secrets.txt",
-    "漢@/etc/passwd",
-    "读@secrets.txt。",
-    "_@~/secrets.txt",
-    'read@"secrets.txt"',
-    "me@example.org/secrets.txt",
-    "exit",
-    " Exit \n",
-    "quit",
-    ":q",
-    ":q!",
-    ":wq",
-    "：ｑ",
-    "logout",
-    "ex\u200bit",
-    "$skill",
-    "&work",
-    "?",
-    "'/tmp/secrets.txt'",
-    '"/tmp/my secrets.txt"',
-    "\\/tmp/secrets.txt",
-    "../secrets.txt",
-    "'../my secrets.txt'",
-    "./here ./../secrets.txt",
-    "./here /tmp/secrets.txt",
-    "file:///tmp/secrets.png",
-    "see /tmp/secrets.png",
-    "see /tmp/my secrets.PNG /tmp",
-    "see '/tmp/secrets.jpeg'",
-    "one\n/tmp/secrets.webp\ntwo",
-    "src/../../secrets.svg",
-    "'../secrets.pd\\f'",
-]
-
-
-@pytest.mark.parametrize("text", DISGUISES)
+@pytest.mark.parametrize("text", disguises(Path("/tmp")), ids=ascii)
 def test_what_could_be_a_command_is_not_typed(text: str) -> None:
     assert (problem_of_input(text) or "").endswith(
         "Type it yourself in the terminal, if you mean it."
@@ -124,18 +49,13 @@ def test_what_could_be_a_command_is_not_typed(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        *harmless(Path("/tmp")),
         "Fix the failing test.",
-        "What does ! do in shell?",
-        "a list\n!touch x\n/clear",
-        "the end of a paste\x1b[201~\r!touch x",
-        "mail me@example.org about a/b and #12.",
         "git clone git@example.org:a/b.git, then ssh root@server.",
-        "exit code 1 is wrong",
         "how do I quit vim?",
         "- [ ] a list\n- [x] of things",
         "漢字",
         "see docs/logo.png",
-        "see /tmp/logo.png and tell me",
         "see https://example.org/logo.png",
         "./run.sh fails",
         "... and then?",

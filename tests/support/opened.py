@@ -1,0 +1,54 @@
+"""A terminal that is open, as a client of its gateway uses it."""
+
+from typing import Any
+
+from tests.support.doors import Refused, RpcClient
+from tests.support.waiting import eventually
+
+__all__ = ["becomes", "shows", "submit"]
+
+
+async def becomes(client: RpcClient, sid: str, activity: str) -> dict[str, Any]:
+    """Wait until the program says that it is at something."""
+
+    async def told() -> dict[str, Any] | None:
+        terminal: dict[str, Any] = await client.call("terminals.get", {"sid": sid})
+        return terminal if terminal["activity"] == activity else None
+
+    try:
+        found: dict[str, Any] = await eventually(told)
+    except AssertionError:
+        screen = await client.call("terminals.screen", {"sid": sid})
+        raise AssertionError(f"not {activity}:\n{screen['text']}") from None
+    return found
+
+
+async def shows(client: RpcClient, sid: str, text: str) -> None:
+    """Wait until it has a text on its screen."""
+
+    async def is_shown() -> bool:
+        try:
+            screen = await client.call("terminals.screen", {"sid": sid})
+        except Refused:  # it is being started
+            return False
+        return text in screen["text"]
+
+    await eventually(is_shown)
+
+
+async def submit(client: RpcClient, sid: str, text: str) -> None:
+    """Give it a text as soon as it is idle: it may be busy with itself at its start."""
+
+    async def is_submitted() -> bool:
+        try:
+            await client.call("terminals.input", {"sid": sid, "text": text})
+        except Refused as refused:
+            if refused.code == "TIMEOUT":  # it stands there: a person sends it
+                await client.call("terminals.key", {"sid": sid, "key": "enter"})
+                return True
+            if "nothing was typed" not in str(refused):
+                raise
+            return False
+        return True
+
+    await eventually(is_submitted)
