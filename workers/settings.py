@@ -14,7 +14,8 @@ import click
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.config.home import Home
-from remoteclaw.config.load import CurrentConfig, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import open_redis

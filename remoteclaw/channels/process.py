@@ -23,8 +23,8 @@ from remoteclaw.channels.rate import Rate
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
-from remoteclaw.config.load import CurrentConfig
 from remoteclaw.config.model import AccountConfig
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import (
     AccountRefused,
     ConfigError,

@@ -55,7 +55,7 @@ def run_channels(names: tuple[str, ...]) -> None:
     import asyncio
 
     from remoteclaw.channels.process import Channels
-    from remoteclaw.config.load import CurrentConfig
+    from remoteclaw.config.reload import CurrentConfig
     from remoteclaw.host.logs import configure_logging
 
     configure_logging()

@@ -19,7 +19,6 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.outcomes import Outcome, Outcomes
 from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.messages import SessionKey
 
 __all__ = ["Settler"]
 
@@ -171,7 +170,11 @@ class Settler:
         if told.job and told.alert:
             session = told.job.session
             stream = keys.reply_stream(session.provider, session.account)
-            reply = _reply(session, told.alert, call=f"{{{session.sid}}}:{run.name}")
+            call = f"{{{session.sid}}}:{run.name}"
+            alert = reply_payload(
+                session.place, told.alert, sid=session.sid, is_error=True, call=call
+            )
+            reply = orjson.dumps(alert)
         status: bytes = await self._scripts.run(
             "settle",
             keys={
@@ -196,9 +199,3 @@ class Settler:
             },
         )
         return status.decode()
-
-
-def _reply(session: SessionKey, text: str, *, call: str) -> bytes:
-    return orjson.dumps(
-        reply_payload(session.place, text, sid=session.sid, is_error=True, call=call)
-    )

@@ -12,8 +12,8 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from remoteclaw.config.home import Home
-from remoteclaw.config.load import CurrentConfig
 from remoteclaw.config.model import Config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of

@@ -18,8 +18,8 @@ from typing import Any
 
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
-from remoteclaw.config.load import CurrentConfig
 from remoteclaw.config.model import Config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.fitness import check_fitness

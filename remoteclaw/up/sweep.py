@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from remoteclaw.config.home import Home
-from remoteclaw.config.load import CurrentConfig
 from remoteclaw.config.model import Config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet

@@ -15,7 +15,8 @@ from remoteclaw.channels.arrival import Door
 from remoteclaw.channels.intake import Intake
 from remoteclaw.channels.rate import Rate
 from remoteclaw.channels.relay import relay
-from remoteclaw.config.load import CurrentConfig, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import PlatformAway, PlatformBusy
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.reader import ReplyReader

@@ -14,7 +14,8 @@ from remoteclaw.channels.process import Channels
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.telegram.adapter import TelegramAdapter
 from remoteclaw.channels.telegram.settings import TelegramAccount
-from remoteclaw.config.load import CurrentConfig, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import keys
 from remoteclaw.messages import SessionKey
 from tests.support.channel import TestChannel

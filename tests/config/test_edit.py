@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from remoteclaw.config.edit import MOST_BYTES, ConfigFile, FileChanged, PlannedChange
 from remoteclaw.config.home import Home
-from remoteclaw.config.load import CurrentConfig, load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.config.merge_patch import edited, merged
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.config.secrets import redacted
 from remoteclaw.errors import ConfigError
 

@@ -10,9 +10,10 @@ import pytest
 import tomlkit
 
 from remoteclaw.config.edit import ConfigFile
-from remoteclaw.config.load import CurrentConfig, load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.config.merge_patch import merged
 from remoteclaw.config.model import Config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.config.rights import declared, fields
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet import keys

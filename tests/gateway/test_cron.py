@@ -13,9 +13,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from remoteclaw.config.load import load_config
+from remoteclaw.cron.calls import MOST_JOBS
 from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Schedule
-from remoteclaw.cron.store import MOST_JOBS
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis

@@ -7,7 +7,8 @@ import orjson
 import pytest
 import tomlkit
 
-from remoteclaw.config.load import CurrentConfig, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted

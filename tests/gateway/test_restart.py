@@ -8,7 +8,8 @@ from typing import Literal
 
 import pytest
 
-from remoteclaw.config.load import CurrentConfig, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods import HANDLERS

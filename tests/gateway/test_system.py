@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import tomlkit
 
-from remoteclaw.config.load import CurrentConfig, load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.gateway.methods.configuration import HANDLERS
 from remoteclaw.gateway.principals import Operator

@@ -3,8 +3,9 @@
 import asyncio
 import functools
 
+from remoteclaw.cron.calls import CronCalls
 from remoteclaw.cron.scheduler import Scheduler
-from remoteclaw.cron.store import Cron, CronCalls
+from remoteclaw.cron.store import Cron
 from remoteclaw.fleet import Fleet
 from tests.support.failpoints import Failpoint
 

@@ -12,7 +12,8 @@ import aiohttp
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
 
-from remoteclaw.config.load import CurrentConfig, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease

@@ -23,7 +23,8 @@ from remoteclaw.channels.process import Channels, create_adapter
 from remoteclaw.channels.web.adapter import WebAdapter
 from remoteclaw.channels.web.profile import ADMIN, USER
 from remoteclaw.channels.webhook.signing import signed_headers
-from remoteclaw.config.load import CurrentConfig, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import web
 from remoteclaw.fleet.inbound import APPEND_S
 from remoteclaw.fleet.web import Event

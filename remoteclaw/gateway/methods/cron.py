@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from remoteclaw.clock import host_zone, named_zone
+from remoteclaw.cron.calls import CronCalls
 from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Schedule, has_offset
-from remoteclaw.cron.store import Cron, CronCalls
+from remoteclaw.cron.store import Cron
 from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
 from remoteclaw.fleet.caller import call_name
 from remoteclaw.gateway.call import Call, Handler
