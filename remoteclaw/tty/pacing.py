@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = ["MOST_VIEWERS", "Pictured", "Viewer", "Viewers"]
+__all__ = ["CROWD", "MOST_VIEWERS", "Pictured", "Viewer", "Viewers"]
 
 #: How often who types is told at most, and how often others, in seconds.
 TYPING_S, WATCHING_S = 1 / 30, 1 / 10
+#: How many are a crowd, of which each is told half as often: to send is most of what they cost.
+CROWD = 16
 #: How long others wait for more of a screen that has begun to change, in seconds: a program writes
 #: its screen in several pieces.
 GATHER_S = 0.01
@@ -93,5 +95,8 @@ class Viewers:
         viewer.behind_at = None
         if frame is not None:  # to ask the screen for its revision again would cost half a frame
             viewer.has = frame["revision"]
-            viewer.next_at = now + (TYPING_S if viewer.is_typing else WATCHING_S)
+            watching_s = WATCHING_S * (2 if len(self.all) >= CROWD else 1)
+            # All who watch are told at the same times: so the screen is read once for all of them.
+            left_s = TYPING_S if viewer.is_typing else watching_s - now % watching_s
+            viewer.next_at = now + left_s
             viewer.send(frame)

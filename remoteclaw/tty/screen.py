@@ -54,6 +54,7 @@ class Screen:
         self._ffi, self._lib, self._terminal = ffi, lib, terminal
         self._clock: Callable[[], float] = time.monotonic
         self._held_since = 0.0
+        self._is_read = False  # else all that is seen stands in the frames
         self._heard = Heard()
         self._callbacks = emulator.configure(
             terminal, scrollback, self._heard, is_restored=is_restored
@@ -77,12 +78,14 @@ class Screen:
 
     def feed(self, data: bytes) -> bytes:
         """Take what the program has printed; return what it has to be answered."""
+        self._is_read = False
         self._lib.ghostty_terminal_vt_write(self._terminal, data, len(data))
         return self._heard.take()
 
     def resize(self, cols: int, rows: int) -> bytes:
         """Change the size; lines are wrapped again. Returns what the program has to be answered."""
         check(self._lib.ghostty_terminal_resize(self._terminal, cols, rows, 8, 16))
+        self._is_read = False
         self._frames.resize(cols, rows)
         return self._heard.take()
 
@@ -155,6 +158,8 @@ class Screen:
 
     def _refresh(self) -> None:
         """Read the rows that have changed, unless the program holds them back."""
+        if self._is_read:
+            return
         if self._mode(2026) and self._frames.rest:
             now = self._clock()
             self._held_since = self._held_since or now
@@ -175,6 +180,7 @@ class Screen:
             rows[row[0]] = self._runs(values, self._reference(row[0], "ACTIVE"))
         check(lib.ghostty_render_state_clean(self._state))
         self._frames.change(rows, self._rest())
+        self._is_read = True
 
     def _rest(self) -> Frame:
         cursor = new("GhosttyRenderStateCursor")

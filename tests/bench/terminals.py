@@ -13,7 +13,7 @@ from remoteclaw.config.home import Home
 from tests.bench.load import Figure
 from tests.bench.rows import Row, table
 from tests.bench.screens import bench_screens
-from tests.bench.terminals_crowd import bench_crowd, bench_joining
+from tests.bench.terminals_crowd import bench_crowd, bench_joining, bench_real
 from tests.bench.terminals_echo import bench_echo
 from tests.bench.terminals_flood import bench_flood, bench_memory
 from tests.bench.terminals_resume import bench_resume
@@ -50,7 +50,9 @@ async def bench_terminals(
             if program := find_cli(name):
                 place = directory / f"{name}-resumed"
                 place.mkdir()
-                found += await bench_resume(stack, AgentCli(name, program, model), place, rounds)
+                cli = AgentCli(name, program, model)
+                found += await bench_resume(stack, cli, place, rounds)
+                figures.append(await bench_real(stack, cli, place, rounds))
             else:
                 sys.stderr.write(f"{name} is not installed: its rows are left out\n")
     return [Row(*each) for each in found], figures

@@ -3,17 +3,20 @@
 import asyncio
 import statistics
 import time
+from pathlib import Path
 
 from websockets.asyncio.client import connect
 
 from tests.bench.gateway import Pairs, by_turns, echoed, echoing
 from tests.bench.load import Figure
 from tests.bench.stage import RECORDINGS, Stage, cpu_s, played, shows
+from tests.bench.terminals_resume import used
 from tests.bench.viewers import viewing
+from tests.support.agents import AgentCli
 from tests.support.doors import RpcClient
 from tests.support.stack import Stack
 
-__all__ = ["bench_crowd", "bench_joining"]
+__all__ = ["bench_crowd", "bench_joining", "bench_real"]
 
 VIEWERS = 50
 #: How long the gateway's processor time is counted at once, in seconds.
@@ -38,11 +41,29 @@ async def bench_crowd(stack: Stack, rounds: int) -> list[Figure]:
             unseen = await _load(stage, 1)
             await client.call("terminals.end", {"sid": sid})
             figures += [
-                Figure(f"{name} to {VIEWERS}: the gateway", busy, "% core", "≤ 5"),
-                Figure(f"{name}, nobody watches: the gateway", unseen, "% core", ""),
+                Figure(f"{name} played to {VIEWERS}: the gateway", busy, "% core", ""),
+                Figure(f"{name} played, nobody watches: the gateway", unseen, "% core", ""),
                 Figure(f"{name}, idle, {VIEWERS} watch: the gateway", idle, "% core", ""),
             ]
     return figures
+
+
+async def bench_real(stack: Stack, cli: AgentCli, directory: Path, rounds: int) -> Figure:
+    """Count what the gateway needs for a real CLI that writes ten words a second."""
+    agent, _ = used(cli, directory)
+    async with (
+        Stage.set(stack, agent) as stage,
+        stage.door.connected(stage.token) as client,
+    ):
+        sid = await stage.open(client, prompt="SAY:plum")
+        await client.call("terminals.take", {"sid": sid})
+        words = int(10 * COUNTED_S * (rounds // 10 + 3))
+        await client.call("terminals.input", {"sid": sid, "text": f"DRIP:{words}:100"})
+        async with viewing(stage.door, stage.token, sid, VIEWERS):
+            busy = await _load(stage, max(1, rounds // 10))
+            found = (await client.call("terminals.get", {"sid": sid}))["activity"]
+            assert found == "busy", found
+    return Figure(f"{cli.name} at work to {VIEWERS}: the gateway", busy, "% core", "≤ 5")
 
 
 async def _load(stage: Stage, rounds: int) -> float:

@@ -71,9 +71,21 @@ MUTANTS = (
     ),
     Mutant(
         "a flood that every viewer gets whole",
-        before="viewer.next_at = now + (TYPING_S if viewer.is_typing else WATCHING_S)",
+        before="viewer.next_at = now + left_s",
         after="viewer.next_at = now",
         test="test_a_flood_is_a_few_frames_and_ends_with_the_last_screen",
+    ),
+    Mutant(
+        "a crowd of which each is told as often as one",
+        before="watching_s = WATCHING_S * (2 if len(self.all) >= CROWD else 1)",
+        after="watching_s = WATCHING_S",
+        test="test_each_of_a_crowd_is_told_half_as_often_and_who_types_is_not",
+    ),
+    Mutant(
+        "a screen that is not read again after it was fed",
+        before="self._is_read = False\nself._lib.ghostty_terminal_vt_write",
+        after="self._lib.ghostty_terminal_vt_write",
+        test="test_a_frame_holds_what_changed_since",
     ),
     Mutant(
         "a viewer that is sent more than it reads",

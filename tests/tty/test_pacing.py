@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.tty.pacing import GATHER_S, TYPING_S, WATCHING_S, Viewer, Viewers
+from remoteclaw.tty.pacing import CROWD, GATHER_S, TYPING_S, WATCHING_S, Viewer, Viewers
 
 
 class Counter:
@@ -51,6 +51,24 @@ def test_a_flood_is_a_few_frames_and_ends_with_the_last_screen() -> None:
         for before, after in itertools.pairwise(frames):
             assert after["since"] == before["revision"]
         assert frames[-1]["revision"] == 10_000
+
+
+def test_each_of_a_crowd_is_told_half_as_often_and_who_types_is_not() -> None:
+    screen = Counter()
+    viewers = Viewers(screen)
+    typing: list[dict[str, Any]] = []
+    watching: list[dict[str, Any]] = []
+    viewers.join(Viewer(typing.append, is_typing=True), 0.0)
+    for _ in range(CROWD):
+        viewers.join(Viewer(watching.append), 0.0)
+    now = 1.0
+    for _ in range(1000):  # a second
+        now += 0.001
+        screen.revision += 1
+        viewers.send(now)
+
+    assert 25 <= len(typing) <= 1 / TYPING_S + 3
+    assert 4 * CROWD <= len(watching) <= (0.5 / WATCHING_S + 3) * CROWD
 
 
 def test_a_key_is_seen_at_once_and_by_others_a_moment_later() -> None:
