@@ -58,7 +58,7 @@ WORKER = (
 #: What workers load, but for their settings, which are read by each.
 LOADED = (
     "rq.cli",
-    "remoteclaw.config.load",
+    "remoteclaw.config.reload",
     "remoteclaw.fleet.fitness",
     "remoteclaw.fleet.workers",
     "remoteclaw.session.drain",
