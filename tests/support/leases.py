@@ -10,7 +10,17 @@ from remoteclaw.fleet.turn import Postponement
 from remoteclaw.messages import Attachment, ChannelMessage, Provenance, SessionKey
 from tests.support.stack import message
 
-__all__ = ["accept", "acquire", "answered", "begun", "idle", "let_pass", "postpone", "started_task"]
+__all__ = [
+    "accept",
+    "acquire",
+    "answered",
+    "begun",
+    "hints",
+    "idle",
+    "let_pass",
+    "postpone",
+    "started_task",
+]
 
 
 async def accept(fleet: Fleet, text: str = "hello", **fields: object) -> Accepted:
@@ -76,6 +86,11 @@ async def started_task(
         **options,
     )
     return child, entry_id
+
+
+async def hints(fleet: Fleet) -> int:
+    """Return how many hints wait."""
+    return await fleet.workers.waiting()
 
 
 async def let_pass(fleet: Fleet, milliseconds: int) -> None:

@@ -1,0 +1,140 @@
+"""The sweeper, and what dead workers leave."""
+
+import math
+
+from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.inbound import GRACE_MS
+from tests.support.leases import accept, acquire, hints, idle, let_pass
+
+# -- the sweeper -----------------------------------------------------------------------------------
+
+
+async def test_the_sweeper_hints_a_session_whose_hint_was_lost(fleet: Fleet) -> None:
+    await accept(fleet)
+    await fleet.scripts.client.delete("rq:queue:agents")
+    assert await fleet.sweeper.sweep() == 0  # it may still be on its way
+
+    await let_pass(fleet, GRACE_MS + 1)
+
+    assert await fleet.sweeper.sweep() == 1
+    assert await hints(fleet) == 1
+
+
+async def test_the_sweeper_does_not_swell_a_queue_that_is_long(fleet: Fleet) -> None:
+    await accept(fleet)
+    await let_pass(fleet, GRACE_MS + 1)
+
+    assert await fleet.sweeper.sweep() == 0
+    assert await hints(fleet) == 1
+
+
+async def test_the_sweeper_hints_a_session_whose_worker_is_gone(fleet: Fleet) -> None:
+    accepted = await accept(fleet)
+    await acquire(fleet, accepted)
+    await let_pass(fleet, 29_000)
+    assert await fleet.sweeper.sweep() == 0
+
+    await let_pass(fleet, 1_000 + GRACE_MS)
+
+    assert await fleet.sweeper.sweep() == 1
+
+
+async def test_the_sweeper_waits_longer_each_time(fleet: Fleet) -> None:
+    await accept(fleet)
+    found = []
+    for _ in range(4):
+        await fleet.scripts.client.delete("rq:queue:agents")
+        await let_pass(fleet, GRACE_MS + 1)
+        found.append(await fleet.sweeper.sweep())
+
+    assert found == [1, 1, 0, 1]
+
+
+async def test_a_lost_hint_is_repeated_though_the_queue_is_never_empty(fleet: Fleet) -> None:
+    """Not soon, or a long queue would swell; but others must not keep it waiting for good."""
+    await accept(fleet, from_="alice")
+    await fleet.scripts.client.delete("rq:queue:agents")
+    await accept(fleet, from_="bob")
+
+    looks = 0
+    while not await fleet.sweeper.sweep():
+        await let_pass(fleet, 61_000)
+        looks += 1
+
+    assert 3 < looks < 10
+
+
+# -- what dead workers leave -----------------------------------------------------------------------
+
+
+async def test_a_dead_workers_lease_ends_at_once(fleet: Fleet) -> None:
+    accepted = await accept(fleet)
+    assert await fleet.leases.acquire(accepted.session.sid, worker="here pid 1", host="here")
+    asked: list[str] = []
+
+    def lives(name: str) -> bool:
+        asked.append(name)
+        return True
+
+    assert await fleet.sweeper.release_dead("elsewhere", lambda _: False) == 0
+    assert await fleet.sweeper.release_dead("here", lives) == 0
+    assert await fleet.leases.acquire(accepted.session.sid, worker="other", host="here") is None
+    assert await fleet.sweeper.release_dead("here", lambda _: False) == 1
+
+    assert asked == ["pid 1"]
+    assert await fleet.leases.acquire(accepted.session.sid, worker="other", host="here")
+
+
+async def test_ending_a_lease_does_not_reach_its_successor(fleet: Fleet) -> None:
+    accepted = await accept(fleet)
+    old = await acquire(fleet, accepted)
+    await let_pass(fleet, 31_000)
+    await acquire(fleet, accepted)
+
+    ended = await fleet.scripts.run(
+        "expire",
+        keys={"state": keys.state(old.sid), "active": keys.ACTIVE},
+        args={"epoch": old.epoch, "sid": old.sid, "is_deliberate": False},
+        deadline=math.inf,
+    )
+
+    assert ended == 0
+    assert await fleet.leases.acquire(accepted.session.sid, worker="other", host="here") is None
+
+
+async def test_a_hint_that_is_left_over_takes_no_session_from_its_host(fleet: Fleet) -> None:
+    accepted = await accept(fleet)
+    lease = await acquire(fleet, accepted)  # by the host "here"
+    await lease.turns.begin([accepted.entry_id])
+    await lease.turns.finish("done", reply=[])
+    await lease.close()
+    await fleet.scripts.client.set(keys.host("agents@here"), 1)
+    await accept(fleet, "again")
+
+    sid = accepted.session.sid
+    assert await fleet.leases.acquire(sid, worker="test", host="elsewhere") is None
+    assert await fleet.leases.acquire(sid, worker="test", host="here")
+
+
+async def test_a_session_whose_host_is_busy_for_long_goes_to_another(fleet: Fleet) -> None:
+    lease, accepted = await idle(fleet)
+    await lease.close()
+    await fleet.scripts.client.set(keys.host("agents@here"), 1)
+    await accept(fleet, "again")
+    sid = accepted.session.sid
+
+    for _ in range(8):
+        await let_pass(fleet, 61_000)
+        await fleet.sweeper.sweep()
+
+    assert await fleet.leases.acquire(sid, worker="test", host="elsewhere")
+
+
+async def test_nobody_to_serve_it_does_not_fill_the_queue(fleet: Fleet) -> None:
+    await accept(fleet)
+
+    for _ in range(100):
+        await let_pass(fleet, 61_000)
+        await fleet.sweeper.sweep()
+
+    assert await hints(fleet) < 15
