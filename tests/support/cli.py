@@ -1,12 +1,15 @@
 """Commands on a test's own state directory, and what a refused one prints."""
 
+import contextlib
+import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
-from tests.support.command import run_command
+from tests.support.command import REMOTECLAW, run_command
 from tests.support.stack import Stack
 
 
@@ -14,6 +17,32 @@ def run(
     stack: Stack, *arguments: str, stdin: bytes = b"", **env: str
 ) -> subprocess.CompletedProcess[str]:
     return run_command(*arguments, env=stack.env(**env), stdin=stdin)
+
+
+@contextlib.contextmanager
+def started(stack: Stack, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """Have a command running; it is killed at the end if it still runs."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [REMOTECLAW, *arguments], env=stack.env(), stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def without_stack(home: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a command on a state directory that may not be there yet."""
+    return run_command(
+        *arguments,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": "/nonexistent",
+            "REMOTECLAW_HOME": str(home),
+            **env,
+        },
+    )
 
 
 def loaded_by(*arguments: str, env: Mapping[str, str] | None = None) -> set[str]:

@@ -1,0 +1,65 @@
+"""The command `agents`."""
+
+from pathlib import Path
+
+from tests.support.cli import without_stack
+
+
+def test_agents_lists_what_is_installed_and_warns_of_what_nobody_tried(directory: Path) -> None:
+    for name, version in (("codex", "codex-cli 0.169.3"), ("gemini", "9.0.0")):
+        program = directory / name
+        program.write_text(f"#!/bin/sh\necho '{version}'\n")
+        program.chmod(0o755)
+
+    result = without_stack(directory, "agents", PATH=f"{directory}:/usr/bin:/bin")
+
+    rows = {line.split()[0]: line.split() for line in result.stdout.splitlines()}
+    assert [*rows] == ["AGENT", "codex", "gemini"]
+    assert rows["codex"][1:3] == ["0.169.3", "yes"]
+    assert rows["gemini"][1:3] == ["9.0.0", "no"]
+    assert result.stderr == (
+        "remoteclaw: gemini: tested with 0.61.0, so look at what it does first.\n"
+    )
+
+
+def test_agents_says_which_of_them_have_no_tools(directory: Path) -> None:
+    program = directory / "gemini"
+    program.write_text("#!/bin/sh\necho 0.61.0\n")
+    program.chmod(0o755)
+    work = directory / "work"
+    work.mkdir()
+    (work / ".gemini").mkdir()
+    (directory / "remoteclaw.toml").write_text(
+        f'[agents.main]\nruntime = "gemini"\nworkspace = "{work}"\n'
+    )
+
+    result = without_stack(directory, "agents", PATH=f"{directory}:/usr/bin:/bin")
+
+    assert result.stderr.startswith(f"remoteclaw: main has no tools: {work / '.gemini'} would")
+    assert result.stderr.count("\n") == 1
+
+
+def test_without_any_agent_the_demo_is_named(directory: Path) -> None:
+    result = without_stack(directory, "agents", PATH="/usr/bin:/bin")
+
+    assert result.stdout.startswith("No agent CLI is installed, so the demo answers")
+
+
+def test_agents_that_only_the_configuration_knows_are_listed_too(directory: Path) -> None:
+    program = directory / "own"
+    program.write_text("#!/bin/sh\necho 3.2.1\n")
+    program.chmod(0o755)
+    (directory / "remoteclaw.toml").write_text(
+        f'[agents.main]\nruntime = "acp"\ncommand = ["{program}"]\n'
+    )
+
+    listed = without_stack(directory, "agents", PATH="/usr/bin:/bin")
+    examined = without_stack(directory, "doctor", PATH="/usr/bin:/bin")
+    program.unlink()
+    missing = without_stack(directory, "agents", PATH="/usr/bin:/bin")
+
+    assert listed.stdout.splitlines()[1].split()[:4] == ["main", "(acp)", "3.2.1", "no"]
+    assert listed.stderr == ""
+    assert f"acp 3.2.1 (configured), works in {directory}" in examined.stdout
+    assert "tested with" not in examined.stdout
+    assert missing.stdout == "No agent CLI is installed: see `remoteclaw doctor`.\n"
