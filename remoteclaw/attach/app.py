@@ -290,6 +290,8 @@ def _end(record: Mapping[str, Any] | None, why: str) -> End:
     again = f"remoteclaw attach {record['sid'][:8]}"
     status = record["exit"]
     match record["state"]:
+        case "parked" if record["reason"]:
+            return End(GONE, f"The terminal was ended: {record['reason']}.")
         case "parked":
             return End(GONE, f"The terminal was ended while it was idle; it goes on with: {again}")
         case "lost":

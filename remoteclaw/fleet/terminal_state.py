@@ -89,6 +89,8 @@ class TerminalRecord:
     """How far its transcript was told."""
     where: str
     """Where the CLI keeps the conversation, as `Place.where` says; empty before its first start."""
+    earlier: Mapping[str, str]
+    """How far the transcripts of the conversations were told that were open in it before."""
 
     @property
     def agent(self) -> str:
@@ -128,6 +130,7 @@ class TerminalRecord:
             entry=text.get("entry", ""),
             position=text.get("position", ""),
             where=text.get("where", ""),
+            earlier=orjson.loads(text.get("earlier") or "{}"),
         )
 
 

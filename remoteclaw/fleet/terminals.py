@@ -26,6 +26,7 @@ from remoteclaw.fleet.inbound import (
     entry_args,
     entry_keys,
 )
+from remoteclaw.fleet.session_map import id_of
 from remoteclaw.fleet.state import STATE_MS
 from remoteclaw.fleet.terminal_state import Event, Held, Place, Renewed, TerminalRecord
 from remoteclaw.fleet.wake import Waker
@@ -39,8 +40,8 @@ EVENTS_MS = 7 * 24 * 3600 * 1000
 BURST = 3
 #: Time limit of a change of what people see, in seconds; the next change tells more.
 CHANGE_S = 5.0
-#: How many of the newest sessions are searched for ended terminals.
-MOST_ENDED = 1000
+#: How many of the newest sessions are searched.
+MOST_NEWEST = 1000
 #: How many events are read at once.
 MOST_EVENTS = 500
 
@@ -140,7 +141,7 @@ class Terminals:
         async def look() -> Sequence[Sequence[bytes]]:
             pipeline = client.pipeline(transaction=False)
             pipeline.zrange(keys.TERMINALS, 0, -1)
-            pipeline.zrevrange(keys.SESSIONS, 0, MOST_ENDED - 1)
+            pipeline.zrevrange(keys.SESSIONS, 0, MOST_NEWEST - 1)
             return [*await pipeline.execute()]
 
         open_now, newest = await self._scripts.call(look)
@@ -162,6 +163,23 @@ class Terminals:
             for sid, fields in zip(sids, found, strict=True)
             if fields
         ]
+
+    async def other_with(self, conversation: str, *, but: str) -> str | None:
+        """Return which other of the newest sessions goes on with a CLI's conversation."""
+        client = self._scripts.client
+        newest = await self._scripts.call(client.zrevrange, keys.SESSIONS, 0, MOST_NEWEST - 1)
+
+        async def look() -> Sequence[Sequence[bytes]]:
+            pipeline = client.pipeline(transaction=False)
+            for sid in newest:
+                pipeline.hvals(keys.session_map(sid.decode()))
+            return [*await pipeline.execute()]
+
+        for sid, known in zip(newest, await self._scripts.call(look), strict=True):
+            ids = [id_of(value.decode()) for value in known]
+            if sid.decode() != but and conversation in ids:
+                return str(sid.decode())
+        return None
 
     async def change(
         self, sid: str, epoch: str, *, event: Mapping[str, Any] | None = None, **changes: Any

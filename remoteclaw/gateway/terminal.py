@@ -19,11 +19,10 @@ from remoteclaw.gateway.rooms import Room
 from remoteclaw.holder.terminal_client import Ended, TerminalClient
 from remoteclaw.host.process import end_strays, is_alive
 from remoteclaw.messages import stream_order
-from remoteclaw.protocols import TerminalWatch
-from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.tty import handover
 from remoteclaw.tty.handover import Standing
 from remoteclaw.tty.holding import RENEWALS, end, is_stopped, renew
+from remoteclaw.tty.placed import watch_of
 from remoteclaw.tty.tale import TranscriptTale
 from remoteclaw.tty.watching import Watching
 
@@ -72,9 +71,9 @@ class HeldTerminal:
         self._said_for = ""
         self._drawn, self._news = asyncio.Event(), asyncio.Event()
         self._size: tuple[int, int] | None = None
-        self._tale = TranscriptTale(
-            fleet.terminals, held.sid, held.epoch, started_ms=held.place.started_ms
-        )
+        self._owners: dict[str, str | None] = {}
+        """Whose else the conversations are to which it has gone."""
+        self._tale = TranscriptTale(fleet.terminals, held.sid, held.epoch, held.place)
 
     async def run(self, *, has_screens: bool) -> Literal["ended", "replaced"]:
         """Watch over it until it has ended, or another gateway has it.
@@ -88,7 +87,7 @@ class HeldTerminal:
             await self._release()
             return "ended"
         self.watching = watching = Watching(
-            client, self._watch(), self, scrollback=self._settings().scrollback
+            client, watch_of(self.held.place), self, scrollback=self._settings().scrollback
         )
         await watching.restore()
         self.room.show(watching.screen)
@@ -106,17 +105,6 @@ class HeldTerminal:
             await self._release()
             return "ended"
         return "replaced"
-
-    def _watch(self) -> TerminalWatch:
-        place = self.held.place
-        program = create_cli_runtime(place.runtime).terminal
-        assert program is not None, "it was started by it"
-        return program.watch(
-            run_dir=Path(place.files),
-            workspace=place.workspace,
-            env=place.places,
-            conversation=place.conversation,
-        )
 
     @property
     def _path(self) -> Path:
@@ -238,9 +226,27 @@ class HeldTerminal:
         await self._write()
         if self.watching is not None:
             watch = self.watching.watch
+            if other := await self._other_with(watch.conversation):
+                await self._say(f"{self.held.place.turn}-{other}", handover.has_strayed(other))
+                if watch.activity not in ("busy", "waiting"):
+                    await self.park()
+                return
             self._tale.follow(watch.conversation, watch.transcript)
             await self._tale.tell()
             await self._end_if_due()
+
+    async def _other_with(self, conversation: str | None) -> str | None:
+        """Return the other session that has the conversation which is open, if one has.
+
+        That one may be at work in it, and two programs must not have it open.
+        """
+        if conversation is None or conversation == self.held.place.conversation:
+            return None
+        if conversation not in self._owners:
+            self._owners[conversation] = await self._fleet.terminals.other_with(
+                conversation, but=self.held.sid
+            )
+        return self._owners[conversation]
 
     async def _renew(self) -> None:
         hold_s = self._settings().hold_s

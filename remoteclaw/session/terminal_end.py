@@ -22,7 +22,9 @@ from remoteclaw.host.process import end_orphans
 from remoteclaw.protocols import Transcript, TranscriptItem
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.record import lines_of_terminal
-from remoteclaw.tty.tale import TranscriptTale
+from remoteclaw.tty import handover
+from remoteclaw.tty.placed import transcript_of, watch_of
+from remoteclaw.tty.tale import TranscriptTale, is_of_now
 
 __all__ = ["Found", "SettledTerminal", "end_left", "found", "settle"]
 
@@ -43,6 +45,8 @@ class Found:
     transcript: Transcript | None
     """None where nothing is left that the CLI could go on from."""
     items: Sequence[TranscriptItem]
+    stray: str = ""
+    """Why it is not the conversation that was open last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,7 @@ async def settle(
     ended = await asyncio.to_thread(_left_by_holder, place) if is_here else None
     left = await found(terminals, lease, place)
     state, reason = _state_of(ended, is_here=is_here, host=place.host)
+    reason = reason or left.stray
     settled = SettledTerminal(
         state=state,
         reason=reason,
@@ -121,23 +126,36 @@ async def found(terminals: Terminals, lease: Lease, place: Place) -> Found:
 
     What nobody has told of it yet is told: the gateway may have been away.
     """
-    if place.host != lease.host:
+    if place.host != lease.host or create_cli_runtime(place.runtime).terminal is None:
         return Found(place.conversation, None, ())
-    record = await terminals.record(lease.sid)
-    told = record.conversation if record else None
-    conversation, transcript = await _conversation_of(place, told)
+    conversation, transcript, stray = await _conversation_of(terminals, lease.sid, place)
     if transcript is None or conversation is None:
-        return Found(conversation, None, ())
-    position = place.position if conversation == place.conversation else ""
-    items = await asyncio.to_thread(_items, transcript, position)
+        return Found(conversation, None, (), stray)
     known = LeasedSessionMap(lease)
     is_same = conversation == await known.get(place.name)
     note = await known.note(place.name) if is_same else ""
     await known.set(place.name, conversation, note)
-    tale = TranscriptTale(terminals, lease.sid, lease.epoch, started_ms=place.started_ms)
+    tale = TranscriptTale(terminals, lease.sid, lease.epoch, place)
     tale.follow(conversation, transcript)
     await tale.tell()
-    return Found(conversation, transcript, items)
+    items = await _said(terminals, lease.sid, place, conversation)
+    return Found(conversation, transcript, items, stray)
+
+
+async def _said(
+    terminals: Terminals, sid: str, place: Place, last: str
+) -> Sequence[TranscriptItem]:
+    """Return what was said in all conversations that were open, those of other sessions aside."""
+    record = await terminals.record(sid)
+    items: list[TranscriptItem] = []
+    for conversation in (*(record.earlier if record else ()), last):
+        transcript = transcript_of(place, conversation)
+        if conversation == place.conversation:
+            items += await asyncio.to_thread(_items, transcript, place.position)
+        elif conversation == last or not await terminals.other_with(conversation, but=sid):
+            found = await asyncio.to_thread(_items, transcript, "")
+            items += [each for each in found if is_of_now(each, place)]
+    return items
 
 
 def _record_of(
@@ -150,29 +168,31 @@ def _record_of(
     return RecordAppend(lines, most_bytes, settings.keep_ms)
 
 
-async def _conversation_of(place: Place, told: str | None) -> tuple[str | None, Transcript | None]:
-    """Return the conversation that a terminal had open last, and its transcript if there is one."""
-    program = create_cli_runtime(place.runtime).terminal
-    if program is None:
-        return place.conversation, None
-    watch = program.watch(
-        run_dir=Path(place.files),
-        workspace=place.workspace,
-        env=place.places,
-        conversation=place.conversation,
-    )
+async def _conversation_of(
+    terminals: Terminals, sid: str, place: Place
+) -> tuple[str | None, Transcript | None, str]:
+    """Return the conversation that a terminal had open last, and its transcript if there is one.
+
+    The third is why it is an earlier one: the last is another session's, and stays that alone.
+    """
+    record, watch, stray = await terminals.record(sid), watch_of(place), ""
     following = asyncio.create_task(watch.run(lambda: None))
     await asyncio.wait((following,), timeout=NOTES_S)
     following.cancel()
     await asyncio.wait((following,))
+    told = record.conversation if record else None
     for conversation in (watch.conversation, told, place.conversation):
         if conversation is None:
             continue
-        found = program.transcript(conversation, workspace=place.workspace, env=place.places)
+        is_own = conversation == place.conversation
+        if not is_own and (other := await terminals.other_with(conversation, but=sid)):
+            stray = handover.strayed(other)
+            continue
+        found = transcript_of(place, conversation)
         with contextlib.suppress(OSError):
             if await asyncio.to_thread(getattr, found, "is_there"):
-                return conversation, found
-    return place.conversation, None
+                return conversation, found, stray
+    return place.conversation, None, stray
 
 
 def _items(transcript: Transcript, position: str) -> Sequence[TranscriptItem]:

@@ -9,7 +9,15 @@ from typing import Literal
 
 from remoteclaw.protocols.terminal import Activity
 
-__all__ = ["Standing", "decide", "is_forgotten", "needs_person", "waits"]
+__all__ = [
+    "Standing",
+    "decide",
+    "has_strayed",
+    "is_forgotten",
+    "needs_person",
+    "strayed",
+    "waits",
+]
 
 #: What is done about it: the terminal is ended so that it can be opened again; nothing yet, because
 #: it will be in a moment; or who has written is told why nothing comes.
@@ -66,6 +74,16 @@ def needs_person(waiting_for: str) -> str:
     """Return what a chat is told while the agent waits for a person in its terminal."""
     what = f": {waiting_for}" if waiting_for else ""
     return f"The agent waits for a person in its terminal{what}."
+
+
+def strayed(other: str) -> str:
+    """Return why a terminal was ended that had another session's conversation open."""
+    return f"it went to another session's conversation, which `remoteclaw attach {other[:8]}` opens"
+
+
+def has_strayed(other: str) -> str:
+    """Return what the chat of such a terminal is told."""
+    return f"The terminal is ended as soon as it rests: {strayed(other)}."
 
 
 def _what(standing: Standing) -> str:

@@ -1,13 +1,16 @@
 """Tells the items of a terminal's transcript to those who follow the session, each once."""
 
 import asyncio
-import contextlib
 from typing import Any
 
+import orjson
+
+from remoteclaw.fleet.terminal_state import Place
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.protocols import Transcript, TranscriptItem
+from remoteclaw.tty.placed import transcript_of
 
-__all__ = ["TranscriptTale"]
+__all__ = ["TranscriptTale", "is_of_now"]
 
 #: The longest text of one event, in characters: cockpits show it, and ask for more by themselves.
 MOST_CHARS = 8000
@@ -18,12 +21,12 @@ MOST_PIECES = 20
 class TranscriptTale:
     """Tells the transcript of one terminal."""
 
-    def __init__(self, terminals: Terminals, sid: str, epoch: str, *, started_ms: int) -> None:
+    def __init__(self, terminals: Terminals, sid: str, epoch: str, place: Place) -> None:
         """`epoch` is that of the session's owner, for whom it is told."""
         self._terminals = terminals
         self._sid = sid
         self._epoch = epoch
-        self._started_ms = started_ms
+        self._place = place
         self._conversation: str | None = None
         self._transcript: Transcript | None = None
         self._position: str | None = None
@@ -41,34 +44,51 @@ class TranscriptTale:
             return
         if self._position is None:
             self._position = await self._begin()
-        if self._transcript is None:
-            return
+        if self._transcript is not None:
+            position, self._position = self._position, None
+            self._position = await self._tell(self._transcript, position)
+
+    async def _tell(self, transcript: Transcript, position: str) -> str | None:
+        """Tell what is behind a position; return the new one, None if another one is further."""
         for _ in range(MOST_PIECES):
-            with contextlib.suppress(OSError):
-                items, behind = await asyncio.to_thread(self._transcript.read, self._position)
-                if behind != self._position:
-                    told = [_told(item) for item in items if self._is_of_now(item)]
-                    before, self._position = self._position, None
-                    if await self._terminals.note(
-                        self._sid, self._epoch, before=before, position=behind, told=told
-                    ):
-                        self._position = behind
-                        continue
-            return
+            try:
+                items, behind = await asyncio.to_thread(transcript.read, position)
+            except OSError:
+                break
+            if behind == position:
+                break
+            told = [_told(item) for item in items if is_of_now(item, self._place)]
+            if not await self._terminals.note(
+                self._sid, self._epoch, before=position, position=behind, told=told
+            ):
+                return None
+            position = behind
+        return position
 
     async def _begin(self) -> str:
-        """Return how far the conversation was told; another one than before is new."""
+        """Return how far the conversation was told; before another one, end that one's tale."""
         record = await self._terminals.record(self._sid)
         if record and record.conversation == self._conversation:
             return record.position
+        earlier = dict(record.earlier) if record else {}
+        if record and (before := record.conversation):
+            told = await self._tell(transcript_of(self._place, before), record.position)
+            earlier[before] = told or record.position
+        assert self._conversation is not None, "there is one to tell"
+        position = earlier.pop(self._conversation, "")
         await self._terminals.change(
-            self._sid, self._epoch, conversation=self._conversation, position=""
+            self._sid,
+            self._epoch,
+            conversation=self._conversation,
+            position=position,
+            earlier=orjson.dumps(earlier).decode(),
         )
-        return ""
+        return position
 
-    def _is_of_now(self, item: TranscriptItem) -> bool:
-        """Whether it was said since the terminal was opened: an older conversation has been."""
-        return not item.at_ms or item.at_ms >= self._started_ms
+
+def is_of_now(item: TranscriptItem, place: Place) -> bool:
+    """Whether an item was said since the terminal was opened: an older conversation has others."""
+    return not item.at_ms or item.at_ms >= place.started_ms
 
 
 def _told(item: TranscriptItem) -> dict[str, Any]:

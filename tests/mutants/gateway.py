@@ -619,6 +619,12 @@ MUTANTS = (
         within="body_of",
     ),
     Mutant(
+        "a terminal that stays in another session's conversation",
+        before='if watch.activity not in ("busy", "waiting"):',
+        after="if False:",
+        test="test_what_is_said_in_each_conversation_is_kept_and_another_session_s_is_left_alone",
+    ),
+    Mutant(
         "an opening that is refused behind a terminal which ends",
         before="            if boottime() >= until:\n                raise",
         after="            raise",

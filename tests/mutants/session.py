@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a session that goes on with another one's conversation",
+        before="if not is_own and (other :=",
+        after="if False and (other :=",
+        test="test_what_is_said_in_each_conversation_is_kept_and_another_session_s_is_left_alone",
+    ),
+    Mutant(
+        "a record without what was said before another conversation",
+        before="for conversation in (*(record.earlier if record else ()), last):",
+        after="for conversation in (last,):",
+        test="test_what_is_said_in_each_conversation_is_kept_and_another_session_s_is_left_alone",
+    ),
+    Mutant(
         "a drawing in the place of a program's last words",
         before=" if any(map(str.isalnum, word)))",
         after=")",

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a conversation whose end is not told when another one begins",
+        before="if record and (before := record.conversation):",
+        after="if record and (before := None):",
+        test="test_what_is_said_in_each_conversation_is_kept_and_another_session_s_is_left_alone",
+    ),
+    Mutant(
         "an answer of the terminal that is typed twice",
         before="if answers and not is_past:\nawait self.client.write(answers)",
         after="if answers and not is_past:\n    await self.client.write(answers + answers)",

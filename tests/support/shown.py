@@ -42,12 +42,16 @@ QUERIES = "\x1b[c\x1b[>c\x1b[>q\x1b[5n\x1b[6n\x1b[?2026$p\x1b[?u\x1b]10;?\x1b\\\
 ANSWER = re.compile(rb"\x1b\[[?>]?[\d;]*\$?[a-zA-Z]|\x1b[]P][^\x07\x1b]*(?:\x07|\x1b\\)")
 #: Its composer is its last row. From `quiz` on it asks the terminal before each answer of its own,
 #: and takes none for typed. `ask` opens a dialog that any Enter answers, `work` works until
-#: the next key, `flood` prints much, `exit` ends it; everything else is answered.
+#: the next key, `flood` prints much, `goto X` goes to the conversation X, `exit` ends it;
+#: everything else is answered.
 PROGRAM = (
     f"QUERIES, ANSWER = {QUERIES!r}, {ANSWER.pattern!r}"
     + r"""
 import json, os, re, sys, tty
 notes, prompt, asks = sys.argv[1], sys.argv[2:], False
+first, now = notes, notes + ".now"
+if os.path.exists(now):
+    os.unlink(now)
 tty.setraw(0)
 out = lambda text: os.write(1, text.encode())
 draft, pasted, waits = "", False, ""
@@ -58,7 +62,12 @@ def note(kind, text, count=[len(open(notes).readlines()) if os.path.exists(notes
 def state(what):
     out(f"\x1b]7501;{what}\x07")
 def take(text):
-    global waits, asks
+    global waits, asks, notes
+    if text.startswith("goto "):
+        name = text.partition(" ")[2] + os.path.splitext(first)[1]
+        notes = os.path.join(os.path.dirname(first), name)
+        open(now, "w").write(notes)
+        return out("\r\n> ")
     note("user", text)
     asks = asks or text == "quiz"
     if asks:
@@ -167,11 +176,19 @@ class Watch:
 
     @property
     def conversation(self) -> str | None:
-        return self._conversation if self._path.exists() else None
+        if not self._notes.exists():
+            return None
+        return self._conversation if self._notes == self._path else self._notes.stem
 
     @property
     def transcript(self) -> Transcript | None:
-        return Transcript(self._path) if self._path.exists() else None
+        return Transcript(self._notes) if self._notes.exists() else None
+
+    @property
+    def _notes(self) -> Path:
+        """Those of the conversation that is open now."""
+        now = Path(f"{self._path}.now")
+        return Path(now.read_text()) if now.exists() else self._path
 
     def title(self, text: str) -> None:
         pass

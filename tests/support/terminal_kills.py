@@ -233,9 +233,10 @@ class Walk:
             assert time.monotonic() < until, f"{verb} {path}: {told}"
             await asyncio.sleep(0.05)
 
-    async def open(self, prompt: str = "") -> None:
+    async def open(self, prompt: str = "", *, name: str = "main") -> None:
         """Have it opened, and know its session."""
-        status, told = await self.ask("POST", "", {"agent": "main", "prompt": prompt})
+        about = {"agent": "main", "name": name, "prompt": prompt}
+        status, told = await self.ask("POST", "", about)
         assert status in (200, 201, 202), told
         self.sid = told["result"]["sid"]
         self.session = SessionKey.parse(told["result"]["sessionKey"])

@@ -13,7 +13,7 @@ export function stateOf(record, isElsewhere = false) {
   const more = {
     starting: reason && `needs you: a dialog is open (${reason})`,
     live: activity === "waiting" ? `needs you: ${record.waitingFor || "it asks something"}` : ACTIVITIES[activity],
-    parked: "it can go on where it was",
+    parked: reason || "it can go on where it was",
     exited: exit ? `with the status ${count(exit)}` : "",
     crashed: reason,
     lost: `${record.host} is away`,
