@@ -213,12 +213,20 @@ class HeldTerminal:
             try:
                 await self._tend_once()
             except LeaseLost:
-                self._renew_at = 0.0  # it ends, or is its holder's again in a moment
+                if await self._is_over():
+                    return
             except (RedisUnavailable, RedisRefused, OSError):
                 pass  # it works on, and is told later
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TEND_S):
                     await self._news.wait()
+
+    async def _is_over(self) -> bool:
+        """Whether the turn is over whose lease was lost; else it may be the holder's again."""
+        self._renew_at = 0.0
+        with contextlib.suppress(RedisUnavailable, RedisRefused):
+            return not await self._fleet.terminals.is_placed(self.held.sid, self.held.place.path)
+        return False
 
     async def _tend_once(self) -> None:
         if boottime() >= self._renew_at:

@@ -38,7 +38,7 @@ __all__ = ["TerminalOpening"]
 
 #: How long a worker stays with a program that starts, in seconds, and how long it has to be quiet
 #: to count as started: so no more than the workers start at once.
-START_S, QUIET_S = 5.0, 0.3
+START_S, QUIET_S = 5.0, 0.1
 #: The part of a program's output that is told when it ended at its start, in characters.
 MOST_SAID = 300
 _ESCAPES = re.compile(

@@ -114,6 +114,23 @@ async def test_a_gateway_that_is_killed_is_followed_by_one_that_shows_the_same(
             assert ben.text.splitlines()[:3] == ["> work", "working", "xworked"]
 
 
+async def test_a_host_without_screens_keeps_a_terminal_until_its_turn_is_over(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.gateway.terminals._problem", lambda: "There are no screens.")
+    async with held_terminal(stack) as held, opened(stack) as door:
+        assert door.gateway is not None
+        known, state = door.gateway.terminals._held, keys.state(held.sid)
+        await eventually(lambda: held.sid in known)
+        await stack.fleet.scripts.client.hset(state, "epoch", str(int(held.epoch) + 1))
+        known[held.sid].heard()
+        await eventually(lambda: not known[held.sid]._news.is_set())
+        assert held.sid in known, "a server that has lost its last second may be told again"
+
+        await stack.fleet.scripts.client.delete(state)
+        await eventually(lambda: not known)
+
+
 async def test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_dialog(
     stack: Stack,
 ) -> None:

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a terminal that is looked after for ever",
+        before="if await self._is_over():\n    return",
+        after="await self._is_over()",
+        test="test_a_host_without_screens_keeps_a_terminal_until_its_turn_is_over",
+    ),
+    Mutant(
         "deeds that nobody writes down",
         before="await self._audit.add(deed)",
         after="pass",
