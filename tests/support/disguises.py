@@ -21,8 +21,8 @@ def disguises(outside: Path) -> list[str]:
     Pasted and sent: claude and codex run "!touch x"; all obey "/clear" and "/quit", also where an
     invisible sign that we remove was in front, gemini behind blanks too; claude and opencode end
     for "exit" and ":q". gemini reads "@file" behind a letter, and a text of nothing but paths;
-    claude a picture whose path ends a text or a line, opencode one that is the whole text. No line
-    behind the first one was a command.
+    claude a picture whose path ends a text or a line, codex and opencode one that is the whole
+    text. No line behind the first one was a command.
     """
     file = f"{outside}/secrets"
     return [

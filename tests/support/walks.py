@@ -2,21 +2,21 @@
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from remoteclaw.bridge import ChannelBridge
 from remoteclaw.config.home import Home, private_directory
-from remoteclaw.protocols import AgentSpec, TerminalWatch, Transcript, TranscriptItem
+from remoteclaw.protocols import AgentSpec, Launch, TerminalWatch, Transcript, TranscriptItem
 from remoteclaw.runtimes import create_cli_runtime
 from tests.support.agents import AgentCli
 from tests.support.bridges import MemorySessionMap, agent_bridge
 from tests.support.stack import message
 from tests.support.tty import Tty
 
-__all__ = ["Walk", "walk"]
+__all__ = ["Walk", "program", "walk"]
 
 
 @dataclass
@@ -61,19 +61,46 @@ async def walk(
         (conversation,) = session_map.values()
         await keeper.discard()
         workspace = home.path / "work"
-        run_dir = private_directory(home.path / "terminal")
-        spec = AgentSpec(runtime=cli.name, workspace=str(workspace), **about, **of_spec)
         record = terminal.transcript(conversation, workspace=str(workspace), env=env)
         position = record.end()
-        launch = terminal.launch(
-            runtime.fitted(spec), session_id=conversation, prompt=prompt, run_dir=run_dir
-        )
-        watch = terminal.watch(
-            run_dir=run_dir,
-            workspace=str(workspace),
-            env=terminal.places(env),
-            # Which one codex has open is found by its process.
-            conversation=None if cli.name == "codex" else conversation,
+        launch, watch = program(
+            cli, env, workspace, home.path, conversation=conversation, prompt=prompt, **of_spec
         )
         async with Tty.running(launch, watch) as tty:
             yield Walk(conversation, workspace, bridge, session_map, tty, record, position)
+
+
+def program(
+    cli: AgentCli,
+    env: Mapping[str, str],
+    workspace: Path,
+    directory: Path,
+    *,
+    conversation: str | None = None,
+    prompt: str = "",
+    **of_spec: Any,
+) -> tuple[Launch, TerminalWatch]:
+    """Return how a CLI's own program is started in a workspace, and what follows it."""
+    runtime = create_cli_runtime(cli.name)
+    terminal = runtime.terminal
+    assert terminal is not None
+    run_dir = private_directory(directory / "terminal")
+    spec = AgentSpec(
+        runtime=cli.name,
+        command=cli.command,
+        workspace=str(workspace),
+        env=env,
+        model=cli.model_name,
+        **of_spec,
+    )
+    launch = terminal.launch(
+        runtime.fitted(spec), session_id=conversation, prompt=prompt, run_dir=run_dir
+    )
+    watch = terminal.watch(
+        run_dir=run_dir,
+        workspace=str(workspace),
+        env=terminal.places(env),
+        # Which one codex has open is found by its process.
+        conversation=None if cli.name == "codex" else launch.session_id,
+    )
+    return launch, watch
