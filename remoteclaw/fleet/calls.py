@@ -305,7 +305,8 @@ class ToolCalls:
     ) -> None:
         """Remember that a call changes RemoteClaw itself, before it does, and what comes of it.
 
-        With `asked` (`asks.record_args()`), people are asked for it instead. Raises `CallRefused`.
+        With `asked` (`request_card.record_args()`), people are asked for it instead.
+        Raises `CallRefused`.
         """
         names, args = asked or ({}, {})
         status, _ = await self.perform(

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 import orjson
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.request import Answered, Request, Shown, State, record_args
+from remoteclaw.fleet.request import Answered, Request, State
+from remoteclaw.fleet.request_card import Shown, record_args
 
 if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease

@@ -12,15 +12,8 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.request import (
-    Change,
-    Request,
-    Shown,
-    Verdict,
-    new_id,
-    of_other_chat,
-    shown_by,
-)
+from remoteclaw.fleet.request import Change, Request, Verdict, new_id
+from remoteclaw.fleet.request_card import Shown, of_other_chat, shown_by
 from remoteclaw.gateway.call import Call
 from remoteclaw.host.terminal import fenced
 from remoteclaw.messages import people_of

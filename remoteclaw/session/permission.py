@@ -20,7 +20,8 @@ from remoteclaw.errors import RedisRefused
 from remoteclaw.events import Intent, PermissionEvent, Question
 from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.request import Answered, Request, Shown, new_id, of_other_chat, shown_by
+from remoteclaw.fleet.request import Answered, Request, new_id
+from remoteclaw.fleet.request_card import Shown, of_other_chat, shown_by
 from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.host.terminal import fenced
 from remoteclaw.messages import Turn, people_of

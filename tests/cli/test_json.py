@@ -10,7 +10,7 @@ import pytest
 
 from remoteclaw.cli import main
 from remoteclaw.fleet.pairings import Request
-from remoteclaw.fleet.request import record_args
+from remoteclaw.fleet.request_card import record_args
 from tests.support.asks import change_request, put_request
 from tests.support.cli import give_up, run
 from tests.support.deeds import deed

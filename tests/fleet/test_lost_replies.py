@@ -14,7 +14,8 @@ from remoteclaw.fleet.calls import Copied
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.fleet.request import Answered, record_args, shown_by
+from remoteclaw.fleet.request import Answered
+from remoteclaw.fleet.request_card import record_args, shown_by
 from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.fleet.turn import Postponement, TaskResult
 from remoteclaw.messages import Entry, SessionKey, TerminalWish

@@ -21,7 +21,8 @@ from remoteclaw.config.tool_policy import Subject, approval_rule
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
-from remoteclaw.fleet.request import CHANGE_MS, MOST_OF_SESSION, Answered, Request
+from remoteclaw.fleet.request import CHANGE_MS, Answered, Request
+from remoteclaw.fleet.request_card import MOST_OF_SESSION
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.tools.catalog import TOOLS

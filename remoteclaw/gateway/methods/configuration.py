@@ -15,7 +15,8 @@ from remoteclaw.config.model import Config
 from remoteclaw.config.secrets import part, redacted
 from remoteclaw.config.tool_policy import approval_rule
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.fleet.request import Request, record_args
+from remoteclaw.fleet.request import Request
+from remoteclaw.fleet.request_card import record_args
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.changes import decide, request_of, shown_in_chat
 from remoteclaw.gateway.rights import subject_of_caller
