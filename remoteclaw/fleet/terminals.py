@@ -222,17 +222,18 @@ class Terminals:
 
         async def look() -> Sequence[Sequence[bytes | None]]:
             pipeline = client.pipeline(transaction=False)
-            names = ["key", "epoch", "terminal", "held", "status", "lease_until_ms", "stop_entry"]
+            names = ["key", "epoch", "terminal", "held", "worker", "lease_until_ms", "stop_entry"]
             for sid in sids:
                 pipeline.hmget(keys.state(sid.decode()), names)
             return [*await pipeline.execute()]
 
         found = []
         for sid, fields in zip(sids, await self._scripts.call(look) if sids else [], strict=True):
-            key, epoch, place, holder, status, until, stop = [
+            key, epoch, place, holder, worker, until, stop = [
                 value.decode() if value is not None else "" for value in fields
             ]
-            if status != "running" or not holder or not place or int(until or 0) == 0:
+            # A worker that has the session since is about to settle it.
+            if not holder or worker != holder or not place or int(until or 0) == 0:
                 continue
             owner, _, process = holder.partition(" ")
             if owner != host:

@@ -52,6 +52,18 @@ MUTANTS = (
         within="renew_held",
     ),
     Mutant(
+        "a worker's lease that is renewed as a terminal's",
+        before="if not told[2] or told[1] ~= told[2] or",
+        after="if not told[2] or",
+        test="test_it_is_nobodys_before_its_time_is_over_and_then_anybodys",
+    ),
+    Mutant(
+        "a terminal that is settled and counts as held",
+        before="if not holder or worker != holder or not place",
+        after="if not holder or not place",
+        test="test_it_is_nobodys_before_its_time_is_over_and_then_anybodys",
+    ),
+    Mutant(
         "a terminal's lease that is renewed after its holder's end",
         before="or tonumber(told[3]) == 0 then",
         after="then",

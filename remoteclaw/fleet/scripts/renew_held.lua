@@ -4,9 +4,9 @@
 -- → the id up to which all is stopped, the newest entry that a person has sent, the newest entry
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
-local told = redis.call('HMGET', keys.state, 'status', 'held', 'lease_until_ms', 'stop_entry', 'last_said_entry', 'last_entry')
--- It was ended, or given up as dead, while this was on its way.
-if told[1] ~= 'running' or not told[2] or tonumber(told[3]) == 0 then
+local told = redis.call('HMGET', keys.state, 'worker', 'held', 'lease_until_ms', 'stop_entry', 'last_said_entry', 'last_entry')
+-- It was ended, given up as dead, or is settled by a worker, while this was on its way.
+if not told[2] or told[1] ~= told[2] or tonumber(told[3]) == 0 then
   return redis.error_reply('FENCED the terminal is not held any more')
 end
 local now = now_ms()
