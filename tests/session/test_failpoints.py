@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import Config, QueueOverride
+from remoteclaw.config.model import Config, QueueMode, QueueOverride
 from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
@@ -130,6 +130,17 @@ class Lab:
     def asked(self, word: str) -> int:
         """Return how often the agent was asked something."""
         return (self.workspace / "asked").read_text().split().count(word)
+
+    async def at_work(self, mode: QueueMode) -> tuple[str, Accepted]:
+        """Have a session in a mode whose agent waits; return its word and message."""
+        word = f"wait{uuid.uuid4().hex}"
+        first = await self.stack.append("hello", from_=word)
+        await self.stack.outcome(first)
+        await self.stack.fleet.sessions.configure(first.session, QueueOverride(mode=mode))
+        await self.stack.until_idle(first)
+        accepted = await self.stack.append(word, from_=word)
+        await eventually(lambda: self.asked(word) == 1)
+        return word, accepted
 
     async def replies(self, sid: str) -> list[Reply]:
         """Return what was said to one session, oldest first."""
@@ -271,15 +282,8 @@ async def test_a_worker_that_freezes_past_its_lease_at(
 async def test_a_worker_with_a_message_that_joins_its_turn_at(
     lab: Lab, step: str, side: Side, what_happens: object
 ) -> None:
-    word = f"wait{uuid.uuid4().hex}"
-    first = await lab.stack.append("hello", from_=word)
+    word, first = await lab.at_work("steer")
     sid = first.session.sid
-    await lab.stack.outcome(first)
-    await lab.stack.fleet.sessions.configure(first.session, QueueOverride(mode="steer"))
-    await lab.stack.until_idle(first)
-
-    first = await lab.stack.append(word, from_=word)
-    await eventually(lambda: lab.asked(word) == 1)
     failpoint = lab.proxy.arm(step, side)
     second = await lab.stack.append(f"second{word}", from_=word)
     if step == "finish":
@@ -316,15 +320,8 @@ async def test_a_worker_with_a_message_beside_its_turn_at(
     lab: Lab, step: str, verdict: str, side: Side, what_happens: object
 ) -> None:
     """Whatever happens, the message has one outcome and one answer, there or beside."""
-    word = f"wait{uuid.uuid4().hex}"
-    first = await lab.stack.append("hello", from_=word)
+    word, first = await lab.at_work("aside")
     sid = first.session.sid
-    await lab.stack.outcome(first)
-    await lab.stack.fleet.sessions.configure(first.session, QueueOverride(mode="aside"))
-    await lab.stack.until_idle(first)
-
-    first = await lab.stack.append(word, from_=word)
-    await eventually(lambda: lab.asked(word) == 1)
     failpoint = lab.proxy.arm(step, side)
     second = await lab.stack.append(f"{verdict}{word}", from_=word)
     await failpoint.wait()
@@ -350,15 +347,8 @@ async def test_a_worker_that_moves_a_message_to_a_branch_at(
     lab: Lab, step: str, side: Side, what_happens: object
 ) -> None:
     """Whatever happens, to the conversation's worker or the branch's, it is answered once."""
-    word = f"wait{uuid.uuid4().hex}"
-    first = await lab.stack.append("hello", from_=word)
+    word, first = await lab.at_work("aside")
     sid = first.session.sid
-    await lab.stack.outcome(first)
-    await lab.stack.fleet.sessions.configure(first.session, QueueOverride(mode="aside"))
-    await lab.stack.until_idle(first)
-
-    first = await lab.stack.append(word, from_=word)
-    await eventually(lambda: lab.asked(word) == 1)
     failpoint = lab.proxy.arm(step, side)
     second = await lab.stack.append(f"branch{word}", from_=word)
     await failpoint.wait()
