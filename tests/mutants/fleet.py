@@ -318,4 +318,10 @@ MUTANTS = (
         after="pass",
         test="test_what_a_dead_holder_has_left_is_ended_before_anybody_has_its_session",
     ),
+    Mutant(
+        "a terminal that is settled and counts as held",
+        before="if not holder or worker != holder or not place",
+        after="if not holder or not place",
+        test="test_it_is_nobodys_before_its_time_is_over_and_then_anybodys",
+    ),
 )

@@ -58,12 +58,6 @@ MUTANTS = (
         test="test_it_is_nobodys_before_its_time_is_over_and_then_anybodys",
     ),
     Mutant(
-        "a terminal that is settled and counts as held",
-        before="if not holder or worker != holder or not place",
-        after="if not holder or not place",
-        test="test_it_is_nobodys_before_its_time_is_over_and_then_anybodys",
-    ),
-    Mutant(
         "a terminal's lease that is renewed after its holder's end",
         before="or tonumber(told[3]) == 0 then",
         after="then",
