@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a terminal that is settled and counts as held",
+        before="if not holder or worker != holder or not place",
+        after="if not holder or not place",
+        test="test_it_is_nobodys_before_its_time_is_over_and_then_anybodys",
+    ),
+    Mutant(
         "a request that hides that it may have been done already",
         before="asked = replace(request, is_again=is_again)",
         after="asked = request",

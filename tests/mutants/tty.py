@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a terminal that is ended while its turn still runs",
+        before="if not await terminals.is_placed(held.sid, held.place.path):",
+        after="if True:",
+        test="test_a_terminal_whose_lease_is_lost_is_ended_once_its_turn_is_over",
+    ),
+    Mutant(
         "a conversation whose end is not told when another one begins",
         before="if record and (before := record.conversation):",
         after="if record and (before := None):",
