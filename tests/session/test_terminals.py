@@ -17,6 +17,7 @@ from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.terminal_state import Held, TerminalRecord
+from remoteclaw.holder.runs import listens
 from remoteclaw.holder.terminal_client import Ended, Output, TerminalClient
 from remoteclaw.host.process import is_alive
 from remoteclaw.messages import SessionKey, TerminalWish
@@ -296,7 +297,7 @@ async def test_a_terminal_whose_lease_is_lost_is_ended_once_its_turn_is_over(
 
     with pytest.raises(LeaseLost):
         await renew(stack.fleet.terminals, held, hold_s=HOLD_S)
-    assert is_alive(held.holder)
+    assert listens(Path(held.place.path).parent)
 
     await client.hdel(state, "terminal")
     with pytest.raises(LeaseLost):
