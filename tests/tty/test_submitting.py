@@ -44,11 +44,13 @@ async def watched(directory: Path, *behind: str) -> AsyncIterator[Watching]:
     terminal = await start(directory, sys.executable, "-c", PROGRAM, *behind)
     watching = await watching_of(terminal, directory)
     following = asyncio.create_task(watching.run())
-    await eventually(lambda: watching.watch.activity == "idle")
-    yield watching
-    following.cancel()
-    await asyncio.wait([following])
-    await end(terminal)
+    try:
+        await eventually(lambda: watching.watch.activity == "idle")
+        yield watching
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+        await end(terminal)
 
 
 async def watching_of(client: TerminalClient, directory: Path) -> Watching:
