@@ -31,6 +31,12 @@ NOTES = {
     "dropped": "Too many messages waited: the agent was only told the beginning of",
 }
 MOST_REPEATED = 50
+#: What is said where the conversation is not at rest.
+UNFINISHED = "(Going on with what was not finished. Ctrl-C stops it.)"
+IN_TERMINAL = (
+    "(It is open in its terminal, which `remoteclaw attach` shows. What you write waits for that; "
+    "Ctrl-C ends it.)"
+)
 
 
 class Conversation:
@@ -296,5 +302,14 @@ class Conversation:
         if asked:
             self._screen.earlier(items[asked[-1] :])
         if self.here["waiting"]:
-            self._screen.say("(Going on with what was not finished. Ctrl-C stops it.)")
+            is_open = await self._has_terminal()
+            self._screen.say(IN_TERMINAL if is_open else UNFINISHED)
         await self._draw()
+
+    async def _has_terminal(self) -> bool:
+        """Whether what goes on is the agent's own program, in a terminal."""
+        try:
+            terminal = await self._link.ask("terminals.get", {"sid": self.here["sid"]})
+        except GatewayRefused:
+            return False  # there was none
+        return terminal["state"] in ("starting", "live")

@@ -71,7 +71,7 @@ def test_what_began_at_the_desk_goes_on_in_the_chat(
             assert screen.is_sane
 
         with Terminal.running(REMOTECLAW, "chat", env=env(home, **CLAUDE)) as chat:
-            chat.see("Going on")
+            chat.see("open in its terminal")
             chat.type("RECALL\r")
             chat.see_match(r"RECALL \[.*alpha-1")
         told = remoteclaw(home, "terminals", "list", "--json", **CLAUDE)
