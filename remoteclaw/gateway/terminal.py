@@ -237,7 +237,7 @@ class HeldTerminal:
             if other := await self._other_with(watch.conversation):
                 await self._say(f"{self.held.place.turn}-{other}", handover.has_strayed(other))
                 if watch.activity not in ("busy", "waiting"):
-                    await self.park()
+                    await self._stop()
                 return
             self._tale.follow(watch.conversation, watch.transcript)
             await self._tale.tell()
@@ -293,7 +293,7 @@ class HeldTerminal:
         """Park it when it was not needed for long, or for a message that waits behind it."""
         settings, standing = self._settings(), self._standing()
         if handover.is_forgotten(standing, idle_s=settings.idle_s, waiting_s=settings.waiting_s):
-            await self.park()
+            await self._stop()
         await self._hand_over(standing)
 
     async def _hand_over(self, standing: Standing) -> None:
@@ -307,9 +307,14 @@ class HeldTerminal:
         verdict = handover.decide(standing, handover_s=self._settings().handover_s)
         if verdict == "park" and await self._has_waiting():
             log.info("the terminal of %s is parked for a message", self.held.sid[:8])
-            await self.park()
+            await self._stop()
         elif verdict == "tell" and self._is_behind(self._renewed.said):
             await self._say(self._renewed.said, handover.waits(standing))
+
+    async def _stop(self) -> None:
+        """End it, and let those know who open it meanwhile: they wait for that."""
+        await self._fleet.terminals.stop(self.held.sid)
+        await self.park()
 
     def _standing(self) -> Standing:
         record, watching, now = self.room.record, self.watching, boottime()

@@ -227,6 +227,13 @@ async def test_a_message_waits_for_who_watches_and_then_takes_the_turn(stack: St
             "A terminal is open (Ada, idle): your message waits. /take ends it.",
             "The agent waits for a person in its terminal: permission to run the tool.",
         ]
+        state, client = keys.state(held.sid), stack.fleet.scripts.client
+
+        async def is_ending() -> bool:
+            """Whether somebody who opens it now waits until it has ended."""
+            return bool(await client.hget(state, "stop_entry") == held.place.turn.encode())
+
+        await eventually(is_ending)
         await stack.start_worker()
         sweeping = asyncio.create_task(stack.fleet.sweeper.run())
         try:

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a terminal that is opened while it is parked for a message",
+        before="await self._fleet.terminals.stop(self.held.sid)\nawait self.park()",
+        after="await self.park()",
+        test="test_a_message_waits_for_who_watches_and_then_takes_the_turn",
+    ),
+    Mutant(
         "a terminal that is looked after for ever",
         before="if await self._is_over():\n    return",
         after="await self._is_over()",
