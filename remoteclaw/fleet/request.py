@@ -1,5 +1,6 @@
 """A request to people: the record of what an agent may not do by itself, and of its answer."""
 
+import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +10,7 @@ import orjson
 
 from remoteclaw.messages import Attachment, ChatPlace, Deliver, SessionKey
 
-__all__ = ["Answered", "Change", "Request", "State", "Verdict", "new_id"]
+__all__ = ["Answered", "Change", "Request", "State", "Verdict", "id_of", "new_id"]
 
 #: An id is what people type: letters and digits that are not taken for each other.
 ALPHABET, ID_LENGTH = "abcdefghjkmnpqrstuvwxyz23456789", 8
@@ -42,6 +43,12 @@ CHANGE_MS = 3600 * 1000
 def new_id() -> str:
     """Return the id of a request."""
     return "".join(secrets.choice(ALPHABET) for _ in range(ID_LENGTH))
+
+
+def id_of(*parts: str) -> str:
+    """Return the id of the request that has this name elsewhere: the same one each time."""
+    digest = hashlib.sha256("\0".join(parts).encode()).digest()
+    return "".join(ALPHABET[byte % len(ALPHABET)] for byte in digest[:ID_LENGTH])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """A terminal as Redis keeps it: where it was started, who holds its lease, what people see."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -45,6 +45,8 @@ class Place:
     by: str
     host: str
     started_ms: int
+    people: Sequence[str] = ()
+    """On whose behalf it was opened, each as CHANNEL:ID."""
 
     @property
     def where(self) -> str:

@@ -26,9 +26,11 @@ from remoteclaw.fleet.inbound import (
     entry_args,
     entry_keys,
 )
+from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.session_map import id_of
 from remoteclaw.fleet.state import STATE_MS
 from remoteclaw.fleet.terminal_state import Event, Held, Place, Renewed, TerminalRecord
+from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey, TerminalWish
 
@@ -50,6 +52,24 @@ ENDING = "The terminal is being ended: open it again in a moment."
 
 class TerminalEnding(CallRefused):
     """A terminal can't be opened yet: the session's last one ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldSession:
+    """A session that the holder of its terminal has."""
+
+    _scripts: Scripts
+    sid: str
+    epoch: str
+
+    async def run_fenced(self, name: str, names: Keys, args: Arguments) -> Any:
+        """Run a script that is refused once the holder has it no more."""
+        return await self._scripts.run(
+            name,
+            keys={"state": keys.state(self.sid), **names},
+            args={"epoch": self.epoch, **args},
+            deadline=boottime() + CHANGE_S,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +279,10 @@ class Terminals:
             deadline=sent_at + CHANGE_S,
         )
         return Renewed(stop.decode(), said.decode(), newest.decode(), sent_at)
+
+    def asks(self, held: Held) -> TurnAsks:
+        """Return the requests to people of a terminal's turn."""
+        return TurnAsks(_HeldSession(self._scripts, held.sid, held.epoch), held.place.turn)
 
     async def is_placed(self, sid: str, path: str) -> bool:
         """Return whether the turn of a session has its terminal where a holder listens."""

@@ -1,21 +1,30 @@
 """Requests to people, from the side of the turn that asks."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal, Protocol
 
 import orjson
 
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.request import Answered, Request, State
 from remoteclaw.fleet.request_card import Shown, record_args
-
-if TYPE_CHECKING:
-    from remoteclaw.fleet.lease import Lease
 
 __all__ = ["TurnAsks"]
 
 #: How long the other turns look on after one has let its worker go, in milliseconds.
 LETTING_GO_MS = 1000
+
+
+class Fenced(Protocol):
+    """A session that somebody has: its worker, or the holder of its terminal."""
+
+    @property
+    def sid(self) -> str:
+        """The session."""
+
+    async def run_fenced(self, name: str, names: Keys, args: Arguments) -> Any:
+        """Run a script that is refused once another one has the session."""
 
 
 class TurnAsks:
@@ -24,7 +33,7 @@ class TurnAsks:
     Every method raises `LeaseLost` once another worker has the session.
     """
 
-    def __init__(self, lease: "Lease", turn: str) -> None:
+    def __init__(self, lease: Fenced, turn: str) -> None:
         self._lease = lease
         self._turn = turn
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from remoteclaw.clock import boottime, now_ms
-from remoteclaw.config.model import TerminalsConfig
+from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, LeaseLost, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.reply import reply_payload
@@ -19,6 +19,7 @@ from remoteclaw.gateway.rooms import Room
 from remoteclaw.holder.terminal_client import Ended, TerminalClient
 from remoteclaw.host.process import end_strays, is_alive
 from remoteclaw.messages import stream_order
+from remoteclaw.session.terminal_asks import TerminalAsks
 from remoteclaw.tty import handover
 from remoteclaw.tty.handover import Standing
 from remoteclaw.tty.holding import RENEWALS, end, is_stopped, renew
@@ -55,15 +56,18 @@ class HeldTerminal:
         fleet: Fleet,
         held: Held,
         room: Room,
-        settings: Callable[[], TerminalsConfig],
+        config: Callable[[], Config],
     ) -> None:
-        """`settings` returns those in force."""
+        """`config` returns the current configuration."""
         self.held = held
         self.room = room
         self.watching: Watching | None = None
         """None while it is not attached."""
         self._fleet = fleet
-        self._settings = settings
+        self._config = config
+        self._asks = TerminalAsks(fleet, held, config)
+        self._is_asked = False
+        """Whether people are asked in a chat what the program asks."""
         self._written: dict[str, Any] = {}
         self._renewed: Renewed | None = None
         self._renew_at = 0.0
@@ -87,7 +91,7 @@ class HeldTerminal:
             await self._release()
             return "ended"
         self.watching = watching = Watching(
-            client, watch_of(self.held.place), self, scrollback=self._settings().scrollback
+            client, watch_of(self.held.place), self, scrollback=self._config().terminals.scrollback
         )
         await watching.restore()
         self.room.show(watching.screen)
@@ -138,7 +142,7 @@ class HeldTerminal:
 
     def offered(self, text: str) -> None:
         """Offer the viewers a text for the clipboard."""
-        if self._settings().clipboard != "off":
+        if self._config().terminals.clipboard != "off":
             self.room.tell("terminal.clipboard", {"sid": self.held.sid, "text": text})
 
     def heard(self) -> None:
@@ -241,6 +245,7 @@ class HeldTerminal:
                 return
             self._tale.follow(watch.conversation, watch.transcript)
             await self._tale.tell()
+            self._is_asked = await self._asks.look(watch)
             await self._end_if_due()
 
     async def _other_with(self, conversation: str | None) -> str | None:
@@ -257,7 +262,7 @@ class HeldTerminal:
         return self._owners[conversation]
 
     async def _renew(self) -> None:
-        hold_s = self._settings().hold_s
+        hold_s = self._config().terminals.hold_s
         self._renewed = await renew(self._fleet.terminals, self.held, hold_s=hold_s)
         self._renew_at = boottime() + hold_s / RENEWALS
         if is_stopped(replace(self.held, stop_entry=self._renewed.stop)):
@@ -291,20 +296,20 @@ class HeldTerminal:
 
     async def _end_if_due(self) -> None:
         """Park it when it was not needed for long, or for a message that waits behind it."""
-        settings, standing = self._settings(), self._standing()
+        settings, standing = self._config().terminals, self._standing()
         if handover.is_forgotten(standing, idle_s=settings.idle_s, waiting_s=settings.waiting_s):
             await self._stop()
         await self._hand_over(standing)
 
     async def _hand_over(self, standing: Standing) -> None:
         waiting = standing.activity == "waiting"
-        if waiting:
+        if waiting and not self._is_asked:
             assert self.watching is not None, "it is attached"
             about = f"{self.held.place.turn}-{self.watching.waits}"
             await self._say(about, handover.needs_person(standing.waiting_for))
         if self._renewed is None or not self._is_behind(self._renewed.newest):
             return
-        verdict = handover.decide(standing, handover_s=self._settings().handover_s)
+        verdict = handover.decide(standing, handover_s=self._config().terminals.handover_s)
         if verdict == "park" and await self._has_waiting():
             log.info("the terminal of %s is parked for a message", self.held.sid[:8])
             await self._stop()

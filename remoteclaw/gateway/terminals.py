@@ -205,8 +205,7 @@ class Terminals:
             room = None
         if room is None:
             room = self._rooms[held.sid] = Room(record)
-        settings = lambda: self._config().terminals  # noqa: E731
-        self._held[held.sid] = HeldTerminal(self._fleet, held, room, settings)
+        self._held[held.sid] = HeldTerminal(self._fleet, held, room, self._config)
         return True
 
     async def _look_after(self, terminal: HeldTerminal) -> None:

@@ -4,12 +4,13 @@ A program's activity comes from what it says, never from its screen: nothing hea
 `unknown` is never `idle`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from remoteclaw.protocols.agent import AgentSpec, Launch
+from remoteclaw.events import PermissionEvent
+from remoteclaw.protocols.agent import AgentSpec, Decision, Launch
 
 __all__ = ["Activity", "TerminalProgram", "TerminalWatch", "Transcript", "TranscriptItem"]
 
@@ -63,6 +64,13 @@ class TerminalWatch(Protocol):
     @property
     def waiting_for(self) -> str:
         """What it asks a person while it is `waiting`, in a few words; empty if it doesn't say."""
+
+    @property
+    def requests(self) -> Sequence[PermissionEvent]:
+        """What it asks a person that can be answered without keys, while its dialog is open."""
+
+    async def answer(self, request: str, decision: Decision) -> None:
+        """Answer one of these, by its id; what it asks no more is left. Raises `OSError`."""
 
     @property
     def is_ready(self) -> bool:

@@ -8,15 +8,17 @@ import asyncio
 import contextlib
 import shlex
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from remoteclaw.events import PermissionEvent
 from remoteclaw.host.files import write_new
-from remoteclaw.protocols import Activity, AgentSpec, Launch
+from remoteclaw.protocols import Activity, AgentSpec, Decision, Launch
+from remoteclaw.runtimes.claude_asks import WAIT_S, ClaudeAsks, asking_hook
 from remoteclaw.runtimes.claude_launch import (
     PLANNING,
     SETTINGS,
@@ -118,6 +120,7 @@ class ClaudeWatch(BaseWatch):
         self._title = ""
         """What its title says: "works", "rests" or nothing."""
         self._interruptions = Interruptions()
+        self._asks = ClaudeAsks(notes.parent)
 
     @property
     def activity(self) -> Activity:
@@ -125,6 +128,15 @@ class ClaudeWatch(BaseWatch):
         if self._said in ("busy", "waiting") and self._was_interrupted:
             return "idle"
         return "busy" if self._title == "works" and self._said != "waiting" else self._said
+
+    @property
+    def requests(self) -> Sequence[PermissionEvent]:
+        """What its hooks wait for, while it asks."""
+        return self._asks.requests() if self.activity == "waiting" else ()
+
+    async def answer(self, request: str, decision: Decision) -> None:
+        """Have the hook of a request say what was decided."""
+        self._asks.answer(request, decision)
 
     @property
     def _was_interrupted(self) -> bool:
@@ -163,9 +175,11 @@ class ClaudeWatch(BaseWatch):
             for line, behind in await asyncio.to_thread(self._read_notes):
                 self._position = behind
                 if line.strip():
-                    self._take(record_of(line))
+                    self._take(self._asks.take(record_of(line)))
         if self._said in ("busy", "waiting"):
             await asyncio.to_thread(self._read_record)
+        if self.activity != "waiting":
+            self._asks.let_go()
 
     def _read_notes(self) -> list[tuple[bytes, str]]:
         return list(self._notes.read(self._position))
@@ -240,9 +254,13 @@ def _settings(notes: Path) -> dict[str, Any]:
     for event in _BARE_HOOKS:
         bare = orjson.dumps({"hook_event_name": event}).decode()
         commands[event] = f"{{ cat >/dev/null; echo {shlex.quote(bare)}; }} {to_file}"
+    commands["PermissionRequest"] = asking_hook(notes)
+    waits = {"PermissionRequest": WAIT_S}
     hooks = {
-        event: [{"hooks": [{"type": "command", "command": command, "timeout": HOOK_S}]}]
-        for event, command in commands.items()
+        event: [
+            {"hooks": [{"type": "command", "command": run, "timeout": waits.get(event, HOOK_S)}]}
+        ]
+        for event, run in commands.items()
     }
     return {**SETTINGS, "cleanupPeriodDays": KEPT_DAYS, "hooks": hooks}
 

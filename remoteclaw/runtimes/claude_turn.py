@@ -187,7 +187,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         asked = mapping(request.get("input"))
         questions = questions_of(asked) if tool == QUESTION else ()
         plan = text(asked.get("plan")) if tool == PLAN else None
-        intent = _intent(tool, asked)
+        intent = intent_of(tool, asked)
         return [
             PermissionEvent(request_id, tool, asked, intent=intent, questions=questions, plan=plan)
         ]
@@ -303,7 +303,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         return self._before.followed_by(run) if self._before else run
 
 
-def _intent(tool: str, asked: Mapping[str, Any]) -> Intent | None:
+def intent_of(tool: str, asked: Mapping[str, Any]) -> Intent | None:
     """Return what a tool is asked to do; an answer repeats it, so claude does nothing else."""
     match tool:
         case "Bash":

@@ -8,14 +8,16 @@ import re
 import secrets
 import socket
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from remoteclaw.clock import now_ms
+from remoteclaw.events import PermissionEvent
 from remoteclaw.host.files import share_text
 from remoteclaw.messages import McpServerConfig
-from remoteclaw.protocols import Activity, AgentSpec, Launch, prompt_file
+from remoteclaw.protocols import Activity, AgentSpec, Decision, Launch, prompt_file
 from remoteclaw.runtimes.base import server_environment
 from remoteclaw.runtimes.local_http import LocalServer
 from remoteclaw.runtimes.opencode_config import configured, with_configuration
@@ -118,6 +120,8 @@ class OpencodeWatch(NotedWatch):
         self._busy: set[str] = set()
         self._asked: dict[str, str] = {}
         """What it asks, each by the name of the request."""
+        self._requests: dict[str, PermissionEvent] = {}
+        """Those that are for a permission."""
         self._is_main: dict[str, bool] = {}
         """Whether a conversation is no subagent's."""
 
@@ -137,6 +141,18 @@ class OpencodeWatch(NotedWatch):
     def transcript(self) -> OpencodeTranscript | None:
         """The record of the conversation that is open, once it has one."""
         return OpencodeTranscript(self.conversation, self._env) if self.conversation else None
+
+    @property
+    def requests(self) -> Sequence[PermissionEvent]:
+        """What it asks that its port takes an answer for; its questions are answered by keys."""
+        return tuple(self._requests.values())
+
+    async def answer(self, request: str, decision: Decision) -> None:
+        """Answer a request for a permission; one that is answered already is not found."""
+        reply = {"reply": "once"}
+        if decision.verdict == "deny":
+            reply = {"reply": "reject", "message": decision.message}
+        await self._server.post(f"/permission/{quote(request, safe='')}/reply", reply)
 
     def title(self, text: str) -> None:
         """Take the title, which says that its screen is drawn."""
@@ -174,6 +190,7 @@ class OpencodeWatch(NotedWatch):
         self._busy = {id_ for id_, each in status.items() if mapping(each).get("type") != "idle"}
         requests = [request for each in asked for request in mappings(each)]
         self._asked = {text(request.get("id")): _words(request) for request in requests}
+        self._requests = {text(each.get("id")): _request(each) for each in mappings(asked[0])}
         for id_ in self._busy:
             await self._work(id_)
 
@@ -191,10 +208,13 @@ class OpencodeWatch(NotedWatch):
                 await self._work(session)
             case "session.status" | "session.idle" | "session.deleted":
                 self._busy.discard(session)
-            case "permission.asked" | "question.asked":
+            case "permission.asked" | "question.asked" as kind:
                 self._asked[text(about.get("id"))] = _words(about)
+                if kind == "permission.asked":
+                    self._requests[text(about.get("id"))] = _request(about)
             case "permission.replied" | "question.replied" | "question.rejected":
                 self._asked.pop(text(about.get("requestID")), None)
+                self._requests.pop(text(about.get("requestID")), None)
 
     async def _work(self, session: str) -> None:
         """Note that a conversation is at work: the one on the screen, or a subagent of it."""
@@ -251,6 +271,12 @@ class OpencodeWatch(NotedWatch):
         self.known.is_ready |= self._is_connected and self._is_titled
         self.known.waiting_for = next(iter(self._asked.values()), "")
         self.tell()
+
+
+def _request(request: Mapping[str, Any]) -> PermissionEvent:
+    """Return what it asks leave for: a tool with what it would do, or else with its patterns."""
+    given = mapping(request.get("metadata")) or {"patterns": request.get("patterns")}
+    return PermissionEvent(text(request.get("id")), text(request.get("permission")), given)
 
 
 def _words(request: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -11,8 +11,9 @@ from typing import Any, BinaryIO
 
 import orjson
 
+from remoteclaw.events import PermissionEvent
 from remoteclaw.host.terminal import one_line
-from remoteclaw.protocols import Activity, Transcript, TranscriptItem
+from remoteclaw.protocols import Activity, Decision, Transcript, TranscriptItem
 from remoteclaw.runtimes.wire import UnreadableLine, decode, mapping
 
 __all__ = [
@@ -185,6 +186,15 @@ class BaseWatch(ABC):
     def waiting_for(self) -> str:
         """What it asks a person while it is `waiting`; empty if it doesn't say."""
         return self.known.waiting_for if self.activity == "waiting" else ""
+
+    @property
+    def requests(self) -> Sequence[PermissionEvent]:
+        """What can be answered without keys: nothing, unless the program has a way for it."""
+        return ()
+
+    async def answer(self, request: str, decision: Decision) -> None:
+        """Answer one of these."""
+        raise OSError(f"{request} is answered by keys alone")
 
     @property
     def is_ready(self) -> bool:

@@ -27,7 +27,7 @@ from remoteclaw.host.terminal import fenced
 from remoteclaw.messages import Turn, people_of
 from remoteclaw.protocols import Decision
 
-__all__ = ["Permissions"]
+__all__ = ["DENIED", "Permissions", "rule_of", "tool_of", "words_of"]
 
 #: After so many denials of a tool in a turn, nobody is asked for it again.
 MOST_DENIALS = 3
@@ -122,14 +122,14 @@ class Permissions:
 
     async def decide(self, event: PermissionEvent) -> Decision:
         """Ask a person, and return their decision; never, once the turn ends without an answer."""
-        tool = _tool(event)
+        tool = tool_of(event)
         if self._denied[tool] >= MOST_DENIALS:
             return Decision("deny", DENIED_OFTEN.format(tool=tool, count=MOST_DENIALS))
         if not event.questions:
             request = await self._with_file(self._request(event, event.shown), event.whole)
             what = event.input if event.plan is None else event.plan
             digest = _digest(tool, what, event.where)
-            told = await self._told(event, request, digest=digest, rule=_rule(event))
+            told = await self._told(event, request, digest=digest, rule=rule_of(event))
             if isinstance(told, Decision):
                 return told
             return self._on_plan(tool, told) if request.is_plan else self._decision(tool, told)
@@ -176,7 +176,7 @@ class Permissions:
             id=new_id(),
             session=self._lease.session,
             turn=self._turn.id,
-            tool=_tool(event),
+            tool=tool_of(event),
             what=what,
             where=event.where,
             deliver=self._turn.entries[-1].deliver,
@@ -243,7 +243,7 @@ class Permissions:
         return shown_by(
             request,
             attempt=self._turn.attempt,
-            text=_words(
+            text=words_of(
                 request, about=of_other_chat(request, self._turn.entries), is_again=is_again
             ),
             how=how,
@@ -318,7 +318,7 @@ class Permissions:
         return Decision("deny", f"{told}\n\n{earlier}".strip())
 
 
-def _words(request: Request, *, about: str, is_again: bool) -> str:
+def words_of(request: Request, *, about: str, is_again: bool) -> str:
     """Return a request as a message shows it: what would be done comes first, as it is."""
     again = (
         "\n\nAn earlier try at this was cut off: it may have been done already." if is_again else ""
@@ -342,7 +342,7 @@ def _asked(question: Question) -> str:
     return "\n".join([f"{about}{question.text}", *choices])
 
 
-def _tool(event: PermissionEvent) -> str:
+def tool_of(event: PermissionEvent) -> str:
     """Return what a tool is called before people."""
     name = event.intent.tool if event.intent else event.tool_name
     return name if _NAME.fullmatch(name) else "a tool"
@@ -353,7 +353,7 @@ def _digest(*parts: Any) -> str:
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 
 
-def _rule(event: PermissionEvent) -> str:
+def rule_of(event: PermissionEvent) -> str:
     """Return what is allowed with it for the conversation, in the words of no single CLI."""
     match event.intent:
         case Intent(tool="Bash", command=command) as intent if command:

@@ -26,7 +26,7 @@ from remoteclaw.holder.terminal_client import ENDED, Ended, Output, TerminalClie
 from remoteclaw.host.below import BadSubdir, open_below
 from remoteclaw.host.load import Overloaded, check_load
 from remoteclaw.host.process import end_orphans
-from remoteclaw.messages import TerminalWish
+from remoteclaw.messages import TerminalWish, people_of
 from remoteclaw.protocols import TerminalProgram
 from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.session.attempt import Attempt
@@ -153,6 +153,7 @@ class TerminalOpening:
                 by=wish.by,
                 host=lease.host,
                 started_ms=begun.started_ms if begun else now_ms(),
+                people=people_of(turn.entries),
             )
             await self._own.place(place)
             told = {} if begun else {"conversation": place.conversation, "position": position}

@@ -4,6 +4,24 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a hook that waits for ever behind its dialog",
+        before='if self.activity != "waiting":\n    self._asks.let_go()',
+        after="pass",
+        test="test_a_hook_is_let_go_whose_dialog_was_answered_by_keys",
+    ),
+    Mutant(
+        "a question of claude's that is allowed without an answer",
+        before="self._waiting[id_] = None if tool in (QUESTION, PLAN) else event",
+        after="self._waiting[id_] = event",
+        test="test_questions_and_plans_are_answered_by_keys_alone",
+    ),
+    Mutant(
+        "a denial that claude is told as leave",
+        before='verdict: Mapping[str, str] = {"behavior": decision.verdict}',
+        after='verdict: Mapping[str, str] = {"behavior": "allow"}',
+        test="test_what_claude_asks_is_answered_by_its_hook",
+    ),
+    Mutant(
         "a permission that is asked for beside a turn, and no failure",
         before='await self._give_up("it asked for a permission")',
         after="pass",

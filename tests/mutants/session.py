@@ -4,6 +4,30 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a terminal's request that is asked again by each gateway",
+        before="wanted = {id_of(place.path, each.id): each",
+        after="wanted = {id_of(place.path, each.id, str(id(self))): each",
+        test="test_it_is_asked_once_whoever_looks_and_answered_without_keys",
+    ),
+    Mutant(
+        "a request that stays open where keys have answered it",
+        before="await self._asks.retract(name, ANSWERED)",
+        after="pass",
+        test="test_what_was_answered_by_keys_is_asked_no_more_also_behind_a_restart",
+    ),
+    Mutant(
+        "a terminal's request that is closed while nobody knows what is asked",
+        before='if watch.activity == "unknown":  # so is what it asks\n    return bool(self._open)',
+        after="pass",
+        test="test_a_program_that_can_not_be_heard_keeps_its_requests",
+    ),
+    Mutant(
+        "a denial that lets the tool of a terminal run",
+        before='if answer.verdict == "deny":\n    why =',
+        after="if False:\n    why =",
+        test="test_a_denial_has_its_reason_and_what_is_allowed_for_the_conversation_is_not_asked",
+    ),
+    Mutant(
         "a session that goes on with another one's conversation",
         before="if not is_own and (other :=",
         after="if False and (other :=",

@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.messages import McpServerConfig
-from remoteclaw.protocols import AgentSpec, Launch
+from remoteclaw.protocols import AgentSpec, Decision, Launch
 from remoteclaw.runtimes.claude import ClaudeRuntime
 from remoteclaw.runtimes.claude_terminal import ClaudeTerminal, ClaudeWatch
 from remoteclaw.tty.input import cleaned
@@ -23,7 +24,7 @@ from tests.support.agents import AgentCli
 from tests.support.dialogs import HOSTILE, confirm, ignores_pastes
 from tests.support.prefixes import asked, word
 from tests.support.stack import message
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 from tests.support.walks import walk
 
 ID = "11111111-2222-4333-8444-555555555555"
@@ -296,6 +297,91 @@ async def test_clear_moves_to_another_conversation(claude_of: Claude) -> None:
     assert not transcript.is_there
     await claude.begin("--help", "clear")
     assert claude.watch.conversation == OTHER, "it becomes an argument"
+
+
+@contextlib.asynccontextmanager
+async def asking(claude: Claude, tool: str, **given: Any) -> AsyncIterator[Process]:
+    """Have claude's hook told of a request, as claude runs it."""
+    settings = orjson.loads((claude.run_dir / "settings.json").read_bytes())
+    (hook,) = settings["hooks"]["PermissionRequest"][0]["hooks"]
+    about = {"hook_event_name": "PermissionRequest", "tool_name": tool, "tool_input": given}
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", hook["command"], stdin=PIPE, stdout=PIPE
+    )
+    try:
+        assert process.stdin is not None
+        process.stdin.write(orjson.dumps({**about, "prompt_id": "p1"}))
+        process.stdin.close()
+
+        async def is_told() -> bool:
+            return await claude.look() == "waiting"
+
+        await eventually(is_told)
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def said(process: Process) -> Any:
+    assert process.stdout is not None
+    async with asyncio.timeout(HANG_S):
+        told = await process.stdout.read()
+        assert await process.wait() == 0
+    return orjson.loads(told)["hookSpecificOutput"]["decision"] if told else None
+
+
+async def test_what_claude_asks_is_answered_by_its_hook(claude_of: Claude) -> None:
+    await claude_of.begin()
+    async with asking(claude_of, "Bash", command="touch x", description="a file") as hook:
+        claude_of.new_watch()  # of a gateway that was started again
+        await claude_of.look()
+        (request,) = claude_of.watch.requests
+        assert request.intent is not None
+        assert request.intent.command == "touch x"
+        await eventually(lambda: answers(claude_of, request.id, Decision("allow")))
+        assert await said(hook) == {"behavior": "allow"}
+        assert claude_of.watch.requests == []
+    await claude_of.hear("Stop")
+    async with asking(claude_of, "Write", file_path="/w/x", content="x") as hook:
+        (request,) = claude_of.watch.requests
+        denial = Decision("deny", "Alice denied this.")
+        await eventually(lambda: answers(claude_of, request.id, denial))
+        assert await said(hook) == {"behavior": "deny", "message": "Alice denied this."}
+
+
+async def answers(claude: Claude, request: str, decision: Decision) -> bool:
+    """Answer as soon as the hook reads."""
+    with contextlib.suppress(OSError):
+        await claude.watch.answer(request, decision)
+        return True
+    return False
+
+
+async def test_a_hook_is_let_go_whose_dialog_was_answered_by_keys(claude_of: Claude) -> None:
+    await claude_of.begin()
+    async with asking(claude_of, "Bash", command="touch x") as hook:
+        claude_of.watch.title(RESTS)
+        assert len(claude_of.watch.requests) == 1
+        claude_of.watch.title(WORKS)
+
+        async def is_let_go() -> bool:
+            await claude_of.look()
+            return hook.returncode is not None
+
+        await eventually(is_let_go)
+        assert await said(hook) is None
+
+
+async def test_questions_and_plans_are_answered_by_keys_alone(claude_of: Claude) -> None:
+    await claude_of.begin()
+    questions = [{"question": "Which one?"}]
+    async with asking(claude_of, "AskUserQuestion", questions=questions):
+        assert claude_of.watch.requests == []
+        assert claude_of.watch.waiting_for == "Which one?"
+    async with asking(claude_of, "ExitPlanMode", plan="all of it"):
+        assert claude_of.watch.requests == []
 
 
 async def test_changes_are_told_as_they_come(claude_of: Claude) -> None:

@@ -9,19 +9,20 @@ import json
 import re
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.config.home import private_directory
 from remoteclaw.config.load import load_config
+from remoteclaw.events import PermissionEvent
 from remoteclaw.fleet.terminal_state import Held, Place
 from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.holder.runs import run_name
 from remoteclaw.holder.terminal_client import ENDED, TerminalClient, TerminalLaunch, end_terminal
 from remoteclaw.messages import SessionKey, TerminalWish
-from remoteclaw.protocols import Activity, AgentSpec, Launch, TranscriptItem
+from remoteclaw.protocols import Activity, AgentSpec, Decision, Launch, TranscriptItem
 from remoteclaw.runtimes.demo import DemoRuntime
 from tests.support.stack import Stack
 
@@ -173,6 +174,11 @@ class Watch:
     @property
     def waiting_for(self) -> str:
         return "permission to run the tool" if self.activity == "waiting" else ""
+
+    requests: Sequence[PermissionEvent] = ()
+
+    async def answer(self, request: str, decision: Decision) -> None:
+        raise AssertionError("only keys answer it")
 
     @property
     def conversation(self) -> str | None:

@@ -1,0 +1,107 @@
+"""Requests to people by a terminal's program: asked in the chat, answered without keys.
+
+They go the way of a turn's, under the lease of the terminal's holder. The program shows its dialog
+all the while; what is answered first counts.
+"""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+
+from remoteclaw.bridge.scrubber import Scrubber, secrets_of
+from remoteclaw.bridge.wanted import as_shown
+from remoteclaw.config.approvals import approvals_of, can_be_asked
+from remoteclaw.config.model import Config
+from remoteclaw.events import PermissionEvent
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.request import Request, id_of
+from remoteclaw.fleet.request_card import of_other_chat, shown_by
+from remoteclaw.fleet.terminal_state import Held
+from remoteclaw.protocols import Decision, TerminalWatch
+from remoteclaw.session.permission import DENIED, rule_of, tool_of, words_of
+
+__all__ = ["TerminalAsks"]
+
+ANSWERED = "It was answered in the terminal."
+
+
+class TerminalAsks:
+    """The requests of one terminal's program."""
+
+    def __init__(self, fleet: Fleet, held: Held, config: Callable[[], Config]) -> None:
+        """`config` returns the current configuration."""
+        self._fleet = fleet
+        self._held = held
+        self._config = config
+        self._asks = fleet.terminals.asks(held)
+        self._open: set[str] | None = None
+        """The requests that people may answer; None until it was looked which there are."""
+
+    async def look(self, watch: TerminalWatch) -> bool:
+        """Ask people what is new, and tell the program their answers.
+
+        Return whether people are asked. Raises `LeaseLost`.
+        """
+        if self._open is None:
+            known = await self._fleet.asks.of_session(self._held.sid)
+            self._open = {each.id for each in known if each.turn == self._held.place.turn}
+        if watch.activity == "unknown":  # so is what it asks
+            return bool(self._open)
+        place = self._held.place
+        wanted = {id_of(place.path, each.id): each for each in watch.requests}
+        for name in self._open - wanted.keys():
+            await self._asks.retract(name, ANSWERED)
+        self._open &= wanted.keys()
+        for name, event in wanted.items():
+            if name not in self._open and not await self._ask(name, event, watch):
+                continue
+            self._open.add(name)
+            await self._answer(name, event, watch)
+        return bool(self._open)
+
+    async def _ask(self, name: str, event: PermissionEvent, watch: TerminalWatch) -> bool:
+        """Ask people; False if they are not, because nobody can be or it is allowed already."""
+        config, session, place = self._config(), self._held.session, self._held.place
+        if not can_be_asked(config, session):
+            return False
+        event = as_shown(replace(event, where=place.cwd), Scrubber(secrets_of(config)))
+        request = Request(
+            id=name,
+            session=session,
+            turn=place.turn,
+            tool=tool_of(event),
+            what=event.shown,
+            where=event.where,
+            deliver="channel",
+            chat=approvals_of(config, session).chat,
+            people=place.people,
+        )
+        text = words_of(request, about=of_other_chat(request, ()), is_again=False)
+        told, _ = await self._asks.ask(
+            request,
+            digest=name,
+            rule=rule_of(event),
+            is_again=False,
+            hold_ms=int(config.terminals.waiting_s * 1000),
+            keep_ms=config.record.keep_ms,
+            shown=shown_by(request, attempt=1, text=text),
+        )
+        if told == "allowed":
+            await _tell(watch, event.id, Decision("allow"))
+        return told == "open"
+
+    async def _answer(self, name: str, event: PermissionEvent, watch: TerminalWatch) -> None:
+        """Tell the program what people have answered; once more if it may not have heard it."""
+        state, answer = await self._asks.take(name, is_heard=True)
+        if answer is None or state != "given":
+            return
+        decision = Decision("allow")
+        if answer.verdict == "deny":
+            why = f" They say: {answer.words}" if answer.words else ""
+            decision = Decision("deny", DENIED.format(name=answer.name or "A person", why=why))
+        await _tell(watch, event.id, decision)
+
+
+async def _tell(watch: TerminalWatch, request: str, decision: Decision) -> None:
+    with contextlib.suppress(OSError):  # as long as it asks, it is told again
+        await watch.answer(request, decision)

@@ -1,0 +1,175 @@
+"""What a terminal's program asks is asked in the chat, and answered without keys."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.config.load import parse_config
+from remoteclaw.config.model import TerminalsConfig
+from remoteclaw.errors import LeaseLost
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.request import Answered, Request, Verdict
+from remoteclaw.fleet.terminal_state import Held
+from remoteclaw.fleet.terminal_turn import TerminalTurn
+from remoteclaw.messages import SessionKey, TerminalWish
+from remoteclaw.runtimes.opencode_terminal import OpencodeWatch
+from remoteclaw.runtimes.terminal_notes import TerminalNotes
+from remoteclaw.session.terminal_asks import TerminalAsks
+from tests.support.leases import acquire
+from tests.support.opencode import MAIN, Server
+from tests.support.stack import message
+from tests.support.terminals import place_of
+from tests.support.waiting import eventually
+
+ALICE = parse_config(b'[approvals]\nwho = "sender"', Path("remoteclaw.toml"), {})
+NOBODY = parse_config(b"", Path("remoteclaw.toml"), {})
+
+
+@pytest.fixture
+async def held(fleet: Fleet) -> Held:
+    """Have a terminal of Alice's, held."""
+    accepted, _ = await fleet.terminals.open(
+        SessionKey.of(message("hello"), agent="main"),
+        TerminalWish(by="Alice", cols=80, rows=24),
+        people=("test:alice",),
+        call="1",
+        host="here",
+        name="main",
+        limits=TerminalsConfig(),
+    )
+    lease = await acquire(fleet, accepted)
+    assert await lease.turns.begin([accepted.entry_id])
+    place = place_of(accepted.entry_id, people=("test:alice",))
+    own = TerminalTurn(lease)
+    await own.place(place)
+    await own.hold(place, "1 2 3", hold_s=600)
+    (found,) = await fleet.terminals.held("here")
+    return found
+
+
+class Program:
+    """An opencode that asks, as a gateway watches it."""
+
+    def __init__(self, directory: Path, server: Server, port: int) -> None:
+        self.server = server
+        self.notes = notes = TerminalNotes(directory)
+        notes.begin(port=port, password="", prompt="", message="msg_1", goes_on=True)
+        self.watch = OpencodeWatch(notes, {"HOME": "/nowhere"}, MAIN)
+        self.watch.title("OpenCode")
+        self.following = asyncio.create_task(self.watch.run(lambda: None))
+
+    async def asks(self, id_: str, command: str) -> None:
+        about: dict[str, Any] = {"permission": "bash", "metadata": {"command": command}}
+        self.server.say("permission.asked", id=id_, **about)
+        await eventually(lambda: id_ in {each.id for each in self.watch.requests})
+
+    async def asks_no_more(self, id_: str) -> None:
+        self.server.say("permission.replied", requestID=id_)
+        await eventually(lambda: id_ not in {each.id for each in self.watch.requests})
+
+
+@pytest.fixture
+async def program(directory: Path) -> AsyncIterator[Program]:
+    server = Server()
+    async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
+        program = Program(directory, server, listening.sockets[0].getsockname()[1])
+        await eventually(lambda: program.watch._is_connected)
+        yield program
+        program.following.cancel()
+        await asyncio.wait([program.following])
+        server.hang_up()
+
+
+async def answer(fleet: Fleet, request: Request, verdict: Verdict, words: str = "") -> None:
+    given = Answered(verdict=verdict, by="test:alice", name="Alice", at_ms=1, words=words)
+    counts, _, _ = await fleet.asks.answer(request, given, words="Answered.", going_on="Go on.")
+    assert counts
+
+
+async def test_it_is_asked_once_whoever_looks_and_answered_without_keys(
+    fleet: Fleet, held: Held, program: Program
+) -> None:
+    asks, watch = TerminalAsks(fleet, held, lambda: ALICE), program.watch
+    assert not await asks.look(watch)
+    await program.asks("per_1", "touch x")
+
+    assert await asks.look(watch)
+    later = TerminalAsks(fleet, held, lambda: ALICE)  # of a gateway that was started again
+    assert await later.look(watch)
+    (request,) = await fleet.asks.of_session(held.sid)
+    assert (request.tool, request.what, request.where) == ("bash", "touch x", held.place.cwd)
+    assert request.people == ["test:alice"]
+    assert program.server.posted == []
+
+    await answer(fleet, request, "once")
+    assert await later.look(watch)
+    assert program.server.posted == [("/permission/per_1/reply", {"reply": "once"})]
+    await program.asks_no_more("per_1")
+    assert not await later.look(watch)
+    assert await fleet.asks.of_session(held.sid) == []
+
+
+async def test_a_denial_has_its_reason_and_what_is_allowed_for_the_conversation_is_not_asked(
+    fleet: Fleet, held: Held, program: Program
+) -> None:
+    asks, watch = TerminalAsks(fleet, held, lambda: ALICE), program.watch
+    await program.asks("per_1", "rm -r x")
+    await program.asks("per_2", "touch x")
+    assert await asks.look(watch)
+    first, second = await fleet.asks.of_session(held.sid)
+    await answer(fleet, first, "deny", "not that one")
+    await answer(fleet, second, "conversation")
+    await asks.look(watch)
+    (_, denial), allowed = program.server.posted
+    assert denial["reply"] == "reject"
+    assert "not that one" in denial["message"]
+    assert allowed == ("/permission/per_2/reply", {"reply": "once"})
+
+    await program.asks_no_more("per_1")
+    await program.asks_no_more("per_2")
+    await program.asks("per_3", "touch x")
+    assert not await asks.look(watch)
+    assert program.server.posted[2:] == [("/permission/per_3/reply", {"reply": "once"})]
+
+
+async def test_what_was_answered_by_keys_is_asked_no_more_also_behind_a_restart(
+    fleet: Fleet, held: Held, program: Program
+) -> None:
+    asks, watch = TerminalAsks(fleet, held, lambda: ALICE), program.watch
+    await program.asks("per_1", "touch x")
+    assert await asks.look(watch)
+    await program.asks_no_more("per_1")
+
+    assert not await TerminalAsks(fleet, held, lambda: ALICE).look(watch)
+
+    assert await fleet.asks.of_session(held.sid) == []
+    assert program.server.posted == []
+
+
+async def test_a_program_that_can_not_be_heard_keeps_its_requests(
+    fleet: Fleet, held: Held, program: Program
+) -> None:
+    """As a gateway that was just started: what is asked is not known yet."""
+    asks = TerminalAsks(fleet, held, lambda: ALICE)
+    await program.asks("per_1", "touch x")
+    assert await asks.look(program.watch)
+    deaf = OpencodeWatch(program.notes, {"HOME": "/nowhere"}, MAIN)
+
+    assert await TerminalAsks(fleet, held, lambda: ALICE).look(deaf)
+
+    assert len(await fleet.asks.of_session(held.sid)) == 1
+
+
+async def test_nobody_is_asked_where_nobody_may_answer_or_the_session_is_another_owners(
+    fleet: Fleet, held: Held, program: Program
+) -> None:
+    await program.asks("per_1", "touch x")
+    assert not await TerminalAsks(fleet, held, lambda: NOBODY).look(program.watch)
+
+    with pytest.raises(LeaseLost):
+        await TerminalAsks(fleet, replace(held, epoch="1"), lambda: ALICE).look(program.watch)
+    assert await fleet.asks.of_session(held.sid) == []
