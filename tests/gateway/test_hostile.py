@@ -89,7 +89,7 @@ SENSELESS: list[tuple[str, str, bytes | None, int]] = [
     *[("GET", f"?{query}", None, 400) for query in ("limit=1001", "state=dead", "limit=1&limit=2")],
     *[
         ("GET", f"/{named}", None, 404)
-        for named in ("%00", "*", "%ff", "0", "0" * 32, "a" * 9000, "SID/nothing", "..%2f..%2fetc")
+        for named in ("%00", "*", "%ff", "z", "z" * 32, "a" * 9000, "SID/nothing", "..%2f..%2fetc")
     ],
     ("PUT", "", b"{}", 404),
     ("DELETE", "/nobody", None, 404),
@@ -117,7 +117,7 @@ async def test_what_makes_no_sense_is_a_sentence_and_types_nothing(
         found: list[Any] = []
         for verb, path, body, status in SENSELESS:
             answer = await one.cockpit.ask(verb, f"/sessions{path}".replace("SID", one.sid), body)
-            said = str(answer.json["error"]["message"])
+            said = str(answer.json.get("error", {}).get("message"))
             if answer.status != status or "\n" in said or not said.endswith("."):
                 found.append((path, body and body[:40], answer.status, said))
         async with one.door.connected(own_token(stack)) as client:

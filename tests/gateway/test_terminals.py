@@ -62,8 +62,11 @@ async def test_two_watch_and_one_types(stack: Stack) -> None:
             with pytest.raises(Refused, match=r"REFUSED.*Ctrl-Z"):
                 await ben.client.call("terminals.key", {"sid": held.sid, "bytes": 26})
 
-            told = await ben.client.call("terminals.get", {"sid": held.sid})
-            assert (told["state"], told["viewers"], told["cols"]) == ("live", 2, 70)
+            async def is_told() -> bool:
+                told = await ben.client.call("terminals.get", {"sid": held.sid})
+                return (told["state"], told["viewers"], told["cols"]) == ("live", 2, 70)
+
+            await eventually(is_told)
             screen = await ben.client.call("terminals.screen", {"sid": held.sid})
             assert "You said hi." in screen["text"]
 
@@ -73,16 +76,18 @@ async def test_two_watch_and_one_types(stack: Stack) -> None:
             return (record.viewers, record.cols, record.state) == (0, 70, "live")
 
         await eventually(is_written)
-        told_events = await stack.fleet.terminals.events(held.sid)
-        said = [
-            (e.told["role"], e.told["text"]) for e in told_events if e.told["type"] == "message"
-        ]
-        assert said == [
-            ("user", "hello"),
-            ("agent", "You said hello."),
-            ("user", "hi"),
-            ("agent", "You said hi."),
-        ]
+
+        async def are_told() -> bool:
+            events = [each.told for each in await stack.fleet.terminals.events(held.sid)]
+            said = [(e["role"], e["text"]) for e in events if e["type"] == "message"]
+            return said == [
+                ("user", "hello"),
+                ("agent", "You said hello."),
+                ("user", "hi"),
+                ("agent", "You said hi."),
+            ]
+
+        await eventually(are_told)
 
 
 async def test_a_gateway_that_is_killed_is_followed_by_one_that_shows_the_same(

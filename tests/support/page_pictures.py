@@ -136,7 +136,7 @@ async def page_pictures(browser: Browser, home: Home, directory: Path) -> dict[s
         await page.get_by_role("button", name="Open terminal").click()
         await expect(page.locator(".tty-state")).to_contain_text("needs you: Bash: pytest -q shop")
         await expect(page.locator(".tty-lines")).to_contain_text("╰")
-        asked = page.locator(".message", has_text="waits for a person in its terminal")
+        asked = page.locator(".message", has_text="asks to use Bash")
         await expect(asked).to_have_count(1)
         pictures["page-terminal"] = await _taken(page, work)
         await page.get_by_role("button", name="End", exact=True).click()
