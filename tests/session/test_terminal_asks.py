@@ -98,9 +98,11 @@ async def test_it_is_asked_once_whoever_looks_and_answered_without_keys(
     await program.asks("per_1", "touch x")
 
     assert await asks.look(watch)
+    (first,) = await fleet.asks.of_session(held.sid)
     later = TerminalAsks(fleet, held, lambda: ALICE)  # of a gateway that was started again
     assert await later.look(watch)
     (request,) = await fleet.asks.of_session(held.sid)
+    assert request.id == first.id
     assert (request.tool, request.what, request.where) == ("bash", "touch x", held.place.cwd)
     assert request.people == ["test:alice"]
     assert program.server.posted == []
