@@ -120,7 +120,5 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_ch
     asks = BY_CHAT.get(name, "The agent waits for a person in its terminal")
     assert first.startswith(asks)
     assert [text.startswith(asks) for text in closing] == [True] * (name in BY_CHAT)
-    assert second == (
-        "A terminal is open (the operator, waiting for a person): your message waits. "
-        "/take ends it."
-    )
+    assert second.startswith("A terminal is open (the operator, ")
+    assert second.endswith("): your message waits. /take ends it.")
