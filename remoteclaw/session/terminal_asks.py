@@ -40,7 +40,7 @@ class TerminalAsks:
     async def look(self, watch: TerminalWatch) -> bool:
         """Ask people what is new, and tell the program their answers.
 
-        Return whether people are asked. Raises `LeaseLost`.
+        Return whether all is seen to: people are asked, or have allowed it. Raises `LeaseLost`.
         """
         if self._open is None:
             known = await self._fleet.asks.of_session(self._held.sid)
@@ -52,18 +52,22 @@ class TerminalAsks:
         for name in self._open - wanted.keys():
             await self._asks.retract(name, ANSWERED)
         self._open &= wanted.keys()
+        is_allowed = False
         for name, event in wanted.items():
-            if name not in self._open and not await self._ask(name, event, watch):
-                continue
-            self._open.add(name)
-            await self._answer(name, event, watch)
-        return bool(self._open)
+            told = "open" if name in self._open else await self._ask(name, event)
+            if told == "open":
+                self._open.add(name)
+                await self._answer(name, event, watch)
+            elif told == "allowed":
+                is_allowed = True
+                await _tell(watch, event.id, Decision("allow"))
+        return is_allowed or bool(self._open)
 
-    async def _ask(self, name: str, event: PermissionEvent, watch: TerminalWatch) -> bool:
-        """Ask people; False if they are not, because nobody can be or it is allowed already."""
+    async def _ask(self, name: str, event: PermissionEvent) -> str:
+        """Ask people; return what became of it, as `TurnAsks.ask()` does, or "nobody"."""
         config, session, place = self._config(), self._held.session, self._held.place
         if not can_be_asked(config, session):
-            return False
+            return "nobody"
         event = as_shown(replace(event, where=place.cwd), Scrubber(secrets_of(config)))
         request = Request(
             id=name,
@@ -86,9 +90,7 @@ class TerminalAsks:
             keep_ms=config.record.keep_ms,
             shown=shown_by(request, attempt=1, text=text),
         )
-        if told == "allowed":
-            await _tell(watch, event.id, Decision("allow"))
-        return told == "open"
+        return told
 
     async def _answer(self, name: str, event: PermissionEvent, watch: TerminalWatch) -> None:
         """Tell the program what people have answered; once more if it may not have heard it."""
