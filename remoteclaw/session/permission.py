@@ -27,7 +27,7 @@ from remoteclaw.host.terminal import fenced
 from remoteclaw.messages import Turn, people_of
 from remoteclaw.protocols import Decision
 
-__all__ = ["DENIED", "Permissions", "rule_of", "tool_of", "words_of"]
+__all__ = ["Permissions", "denial_by", "rule_of", "tool_of", "words_of"]
 
 #: After so many denials of a tool in a turn, nobody is asked for it again.
 MOST_DENIALS = 3
@@ -295,8 +295,7 @@ class Permissions:
         if answer.verdict != "deny":
             return Decision("allow")
         self._denied[tool] += 1
-        why = f" They say: {answer.words}" if answer.words else ""
-        return Decision("deny", DENIED.format(name=answer.name or "A person", why=why))
+        return denial_by(answer)
 
     def _on_plan(self, tool: str, answer: Answered) -> Decision:
         """Have claude go on with its plan, change it, or plan on without another word."""
@@ -316,6 +315,12 @@ class Permissions:
         told = NO_ANSWER.format(name=name, question=question.text, why=why)
         earlier = EARLIER.format(before=before.strip()) if before else ""
         return Decision("deny", f"{told}\n\n{earlier}".strip())
+
+
+def denial_by(answer: Answered) -> Decision:
+    """Return a person's denial as the agent is told it, with their reason."""
+    why = f" They say: {answer.words}" if answer.words else ""
+    return Decision("deny", DENIED.format(name=answer.name or "A person", why=why))
 
 
 def words_of(request: Request, *, about: str, is_again: bool) -> str:

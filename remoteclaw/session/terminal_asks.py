@@ -18,7 +18,7 @@ from remoteclaw.fleet.request import Request, id_of
 from remoteclaw.fleet.request_card import of_other_chat, shown_by
 from remoteclaw.fleet.terminal_state import Held
 from remoteclaw.protocols import Decision, TerminalWatch
-from remoteclaw.session.permission import DENIED, rule_of, tool_of, words_of
+from remoteclaw.session.permission import denial_by, rule_of, tool_of, words_of
 
 __all__ = ["TerminalAsks"]
 
@@ -97,11 +97,8 @@ class TerminalAsks:
         state, answer = await self._asks.take(name, is_heard=True)
         if answer is None or state != "given":
             return
-        decision = Decision("allow")
-        if answer.verdict == "deny":
-            why = f" They say: {answer.words}" if answer.words else ""
-            decision = Decision("deny", DENIED.format(name=answer.name or "A person", why=why))
-        await _tell(watch, event.id, decision)
+        is_denied = answer.verdict == "deny"
+        await _tell(watch, event.id, denial_by(answer) if is_denied else Decision("allow"))
 
 
 async def _tell(watch: TerminalWatch, request: str, decision: Decision) -> None:

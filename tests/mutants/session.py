@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a terminal's request on nobody's behalf",
+        before="people=people_of(turn.entries),\n)\nawait self._own.place(place)",
+        after=")\nawait self._own.place(place)",
+        test="test_a_terminal_whose_lease_is_lost_is_ended_once_its_turn_is_over",
+    ),
+    Mutant(
         "a terminal's request that is asked again by each gateway",
         before="wanted = {id_of(place.path, each.id): each",
         after="wanted = {id_of(place.path, each.id, str(id(self))): each",
@@ -23,8 +29,8 @@ MUTANTS = (
     ),
     Mutant(
         "a denial that lets the tool of a terminal run",
-        before='if answer.verdict == "deny":\n    why =',
-        after="if False:\n    why =",
+        before='is_denied = answer.verdict == "deny"',
+        after="is_denied = False",
         test="test_a_denial_has_its_reason_and_what_is_allowed_for_the_conversation_is_not_asked",
     ),
     Mutant(

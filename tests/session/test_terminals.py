@@ -292,6 +292,7 @@ async def test_a_terminal_whose_lease_is_lost_is_ended_once_its_turn_is_over(
     await configure(stack, cli, directory)
     accepted = await open_terminal(stack)
     held = await held_by(stack, accepted)
+    assert held.place.people == ["test:alice"], "on whose behalf it asks"
     state, client = keys.state(held.sid), stack.fleet.scripts.client
     await client.hincrby(state, "epoch", 1)
 
