@@ -23,6 +23,9 @@ from remoteclaw.session.permission import denial_by, rule_of, tool_of, words_of
 __all__ = ["TerminalAsks"]
 
 ANSWERED = "It was answered in the terminal."
+#: How long a request is open, in milliseconds: longer than any program asks. It ends with the
+#: dialog, or with the terminal's turn.
+HOLD_MS = 30 * 86_400_000
 
 
 class TerminalAsks:
@@ -86,7 +89,7 @@ class TerminalAsks:
             digest=name,
             rule=rule_of(event),
             is_again=False,
-            hold_ms=int(config.terminals.waiting_s * 1000),
+            hold_ms=HOLD_MS,
             keep_ms=config.record.keep_ms,
             shown=shown_by(request, attempt=1, text=text),
         )

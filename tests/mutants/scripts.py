@@ -1140,6 +1140,12 @@ MUTANTS = (
         within="answer",
     ),
     Mutant(
+        "a request that is forgotten while it is open",
+        before="until_ms - now + VALID_MS",
+        after="VALID_MS",
+        test="test_it_can_be_answered_for_as_long_as_the_program_asks",
+    ),
+    Mutant(
         "an answer to what has expired",
         before="tonumber(until_ms) <= now then",
         after="false then",

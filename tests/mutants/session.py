@@ -22,6 +22,12 @@ MUTANTS = (
         test="test_what_was_answered_by_keys_is_asked_no_more_also_behind_a_restart",
     ),
     Mutant(
+        "a terminal's request that lapses while its program asks",
+        before="hold_ms=HOLD_MS",
+        after="hold_ms=int(config.terminals.waiting_s * 1000)",
+        test="test_it_can_be_answered_for_as_long_as_the_program_asks",
+    ),
+    Mutant(
         "a terminal's request that is closed while nobody knows what is asked",
         before='if watch.activity == "unknown":  # so is what it asks\n    return bool(self._open)',
         after="pass",

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from remoteclaw.config.load import parse_config
-from remoteclaw.config.model import TerminalsConfig
+from remoteclaw.config.model import RecordConfig, TerminalsConfig
 from remoteclaw.errors import LeaseLost
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.request import Answered, Request, Verdict
 from remoteclaw.fleet.terminal_state import Held
 from remoteclaw.fleet.terminal_turn import TerminalTurn
@@ -26,6 +26,7 @@ from tests.support.terminals import place_of
 from tests.support.waiting import eventually
 
 ALICE = parse_config(b'[approvals]\nwho = "sender"', Path("remoteclaw.toml"), {})
+WEEK_MS = 7 * 86_400_000
 NOBODY = parse_config(b"", Path("remoteclaw.toml"), {})
 
 
@@ -150,6 +151,27 @@ async def test_what_was_answered_by_keys_is_asked_no_more_also_behind_a_restart(
 
     assert await fleet.asks.of_session(held.sid) == []
     assert program.server.posted == []
+
+
+async def test_it_can_be_answered_for_as_long_as_the_program_asks(
+    fleet: Fleet, held: Held, program: Program
+) -> None:
+    """Who watches keeps the terminal open beyond `waiting_s`."""
+    sections = {"terminals": TerminalsConfig(waiting_s=60), "record": RecordConfig(keep_days=1)}
+    config = ALICE.model_copy(update=sections)
+    asks = TerminalAsks(fleet, held, lambda: config)
+    await program.asks("per_1", "touch x")
+    assert await asks.look(program.watch)
+    (request,) = await fleet.asks.of_session(held.sid)
+    client = fleet.scripts.client
+    await client.zincrby(keys.ASKS, -WEEK_MS, request.id)
+    await fleet.asks.let_lapse()
+
+    await answer(fleet, request, "once")
+    await asks.look(program.watch)
+
+    assert program.server.posted == [("/permission/per_1/reply", {"reply": "once"})]
+    assert await client.pttl(keys.asked(held.sid)) > WEEK_MS
 
 
 async def test_a_program_that_can_not_be_heard_keeps_its_requests(

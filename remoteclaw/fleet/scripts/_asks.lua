@@ -53,7 +53,7 @@ local function open_ask(keys, it, turn, attempt, until_ms)
     'keep_ms', it.keep_ms)
   redis.call('ZADD', keys.asks, until_ms, it.id)
   redis.call('ZADD', keys.asked, now, it.id)
-  redis.call('PEXPIRE', keys.asked, VALID_MS + it.keep_ms)
+  redis.call('PEXPIRE', keys.asked, until_ms - now + VALID_MS + it.keep_ms)
   redis.call('ZREMRANGEBYRANK', keys.asked, 0, -1001)
   if keys.file then
     redis.call('PERSIST', keys.file)
