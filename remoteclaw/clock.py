@@ -6,8 +6,6 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-__all__ = ["boot_id", "boottime", "host_zone", "in_words", "local_time", "named_zone", "now_ms"]
-
 #: Differs from machine to machine and from boot to boot; the containers of a machine share it.
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

@@ -12,8 +12,6 @@ from pydantic import BaseModel, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-__all__ = ["DescribedModel"]
-
 #: CPython counts the depth of what it parses for all threads at once: two that parse, such as one
 #: that imports the MCP door, end in a SystemError.
 _PARSING = threading.Lock()

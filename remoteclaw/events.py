@@ -6,31 +6,6 @@ from typing import Any, Literal, Self
 
 from remoteclaw.errors import ErrorCategory
 
-__all__ = [
-    "AgentEvent",
-    "AgentRunResult",
-    "AgentUsage",
-    "AnswerEndEvent",
-    "DoneEvent",
-    "ErrorEvent",
-    "FormEvent",
-    "Intent",
-    "NoticeEvent",
-    "PermissionEvent",
-    "PermissionWithdrawnEvent",
-    "PlanEvent",
-    "PlanStep",
-    "Question",
-    "SteeredEvent",
-    "TextEvent",
-    "TextResetEvent",
-    "ThinkingEvent",
-    "ToolActivity",
-    "ToolResultEvent",
-    "ToolUseEvent",
-    "UsageEvent",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class AgentUsage:

@@ -1,7 +1,5 @@
 """Limits of files, for programs that don't load messages as well."""
 
-__all__ = ["MAX_ATTACHMENTS", "MAX_ATTACHMENTS_BYTES", "MAX_ATTACHMENT_BYTES"]
-
 #: How many files one message may have, how large each may be, and all together, in bytes. Chat
 #: platforms give bots files of 20 to 25 MB.
 MAX_ATTACHMENTS = 10

@@ -11,22 +11,6 @@ from typing import Any, Literal
 
 import pyromark
 
-__all__ = [
-    "Align",
-    "Block",
-    "CodeBlock",
-    "Heading",
-    "Item",
-    "ListBlock",
-    "MarkdownStream",
-    "Paragraph",
-    "Quote",
-    "Rule",
-    "Span",
-    "Table",
-    "blocks_of",
-]
-
 Align = Literal["none", "left", "center", "right"]
 
 #: How deep blocks and spans are told apart; what is deeper inside is text.

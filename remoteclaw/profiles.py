@@ -16,8 +16,6 @@ from remoteclaw.channels.webhook.profile import PROFILE as WEBHOOK
 from remoteclaw.errors import ConfigError
 from remoteclaw.protocols import ChannelProfile
 
-__all__ = ["CHANNELS", "ENTRY_POINTS", "Channel", "channel_of", "is_gateways", "profile_of"]
-
 #: The group of entry points by which other packages bring channels.
 ENTRY_POINTS = "remoteclaw.channels"
 

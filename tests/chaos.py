@@ -35,8 +35,6 @@ from tests.support.processes import children, is_alive, marked_processes
 from tests.support.stack import REPLIES, Stack
 from tests.support.waiting import HANG_S, eventually
 
-__all__ = ["PROMISES", "WAYS", "Chaos", "main"]
-
 LEASE_S = 2.0
 #: What must be 0 in the end.
 PROMISES = ("lost", "doubled", "out of order", "orphans")

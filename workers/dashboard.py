@@ -16,8 +16,6 @@ from remoteclaw.config.model import GatewayConfig
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.gateway.guard import is_own_name
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run rq-dashboard; its own options may follow, and `--help` shows them."""

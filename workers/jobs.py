@@ -27,8 +27,6 @@ from remoteclaw.host.process import die_with_parent
 from remoteclaw.session.drain import Drain
 from workers import settings
 
-__all__ = ["DrainFailed", "DrainJob", "drain"]
-
 #: A hint's data has 60 bytes; one that is larger when unpacked is not one.
 MOST_DATA_BYTES = 1024
 #: Fields of a job's hash that make RQ call, fetch or repeat something.

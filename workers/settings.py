@@ -24,8 +24,6 @@ from remoteclaw.fleet.workers import PEOPLE_ONLY, announce
 from remoteclaw.host.logs import logging_config
 from remoteclaw.session import drain as _preloaded  # noqa: F401 - so that work-horses find it loaded
 
-__all__ = ["DICT_CONFIG", "QUEUES", "REDIS_URL", "WORKER_PID", "config", "current", "home", "hooks"]
-
 COMMAND = "rq worker -c workers.settings -j workers.jobs.DrainJob --job-monitoring-interval 3600"
 STOCK_WORKER = "rq.Worker"
 #: RQ's own commands that run workers.

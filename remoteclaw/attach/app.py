@@ -17,8 +17,6 @@ from remoteclaw.attach.window import WHEEL_OFF, WHEEL_ON, Window, WindowClosed
 from remoteclaw.client.link import Address, GatewayRefused
 from remoteclaw.tty.frames import applied
 
-__all__ = ["Attachment", "End"]
-
 #: What a terminal may have, in columns and rows.
 LEAST, MOST = (20, 5), (500, 200)
 #: How long a window has to keep a size until the terminal gets it, in seconds: each one makes its

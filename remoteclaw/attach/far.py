@@ -9,8 +9,6 @@ from typing import Any
 from remoteclaw.client.link import Address, GatewayRefused, Link
 from remoteclaw.errors import RemoteClawError
 
-__all__ = ["OPEN", "Far", "NotOpen", "Target"]
-
 #: The states of a terminal that is there.
 OPEN = ("starting", "live")
 #: How long the gateway may be away until we leave, in seconds: a restart takes a few.

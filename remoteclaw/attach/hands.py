@@ -11,8 +11,6 @@ from remoteclaw.client.link import GatewayRefused
 if TYPE_CHECKING:
     from remoteclaw.attach.app import Attachment
 
-__all__ = ["Hands"]
-
 PREFIX = Key("ctrl+]")
 #: How many keys are sent at once, and how many wait at most: what is typed into a terminal that
 #: doesn't take it is lost, not typed a minute later.

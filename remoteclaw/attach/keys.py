@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Key", "Keyboard", "Paste", "Text", "Typed"]
-
 #: How long an Esc may be the beginning of something, and how long something may lack its end, in
 #: seconds. Terminals that tell keys apart send no Esc alone.
 ESC_S, HALF_S = 0.05, 1.0

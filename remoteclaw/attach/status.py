@@ -6,8 +6,6 @@ from typing import Any
 
 from remoteclaw.attach.paint import Run, in_cells, plain
 
-__all__ = ["HELP", "Status"]
-
 HELP = (
     "Ctrl-] then: d leaves · c takes the keyboard · PageUp looks back · y copies · ] types Ctrl-]"
 )

@@ -6,8 +6,6 @@ from typing import Any
 
 from remoteclaw.attach.paint import Run
 
-__all__ = ["PAGE", "View"]
-
 Frame = dict[str, Any]
 
 #: How many rows of the past are asked for at once.

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 
 from remoteclaw.errors import RemoteClawError
 
-__all__ = ["Window", "WindowClosed", "WindowMissing"]
-
 #: Title and modes kept, the other screen, and on it: keys that can be told apart (the kitty
 #: protocol, or xterm's), pastes that have a beginning and an end, no wheel that types arrows, no
 #: line that goes on in the next row.

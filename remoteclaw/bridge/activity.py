@@ -13,8 +13,6 @@ from remoteclaw.events import PlanStep, ToolActivity, ToolUseEvent
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import ChannelMessage, SessionKey
 
-__all__ = ["Activity", "bare_name", "label_of", "shown_of_tools", "shown_plan"]
-
 #: How many tools are shown at once: the last ones, where an agent uses many beside each other.
 MOST_TOOLS = 5
 #: How long a name and an argument may be, in characters: both fit on a terminal's line.

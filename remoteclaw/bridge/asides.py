@@ -14,8 +14,6 @@ from remoteclaw.bridge.turn_prompt import about_entry, clock, meanwhile_of, note
 from remoteclaw.bridge.work import work_of
 from remoteclaw.messages import AsideVerdict, Entry, ReplyPayload, Work
 
-__all__ = ["Aside", "Running", "build_question", "read_verdict"]
-
 #: What the agent is told to do. The key is new for each question: so a tag that a person has
 #: written, or that the agent quotes, means nothing.
 INSTRUCTIONS = (

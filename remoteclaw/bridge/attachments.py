@@ -28,8 +28,6 @@ from remoteclaw.messages import (
 )
 from remoteclaw.protocols import AttachmentStore
 
-__all__ = ["GivenFile", "TurnFiles", "left_out", "unwanted"]
-
 #: The largest picture that is shown to an agent with its prompt, in bytes; a larger one it can read
 #: as a file.
 MOST_IMAGE = 10 * 1024 * 1024

@@ -50,8 +50,6 @@ from remoteclaw.protocols import (
     TurnSources,
 )
 
-__all__ = ["ChannelBridge", "Prepared"]
-
 log = logging.getLogger(__name__)
 
 

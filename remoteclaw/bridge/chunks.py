@@ -10,8 +10,6 @@ import re
 
 from remoteclaw.protocols import Unit
 
-__all__ = ["Chunker", "open_fence"]
-
 #: Room in every chunk for a newline and a closing fence of up to 11 characters.
 RESERVE = 12
 #: The smallest limit that leaves room for text between a fence opened and closed.

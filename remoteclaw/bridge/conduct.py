@@ -14,8 +14,6 @@ from remoteclaw.events import PermissionEvent
 from remoteclaw.messages import Image, Turn
 from remoteclaw.protocols import AgentProcess, AgentSpec, BridgeCallbacks, Decision
 
-__all__ = ["Conduct", "remedies_of"]
-
 #: How long an agent may take to stop a turn, in seconds; then its process is ended.
 ABORT_S = 5.0
 #: The pause between two requests to stop, in seconds: the first one may come before the turn has

@@ -5,8 +5,6 @@ import unicodedata
 
 import orjson
 
-__all__ = ["as_data", "clean", "clean_name"]
-
 #: The longest name or id that is shown, in characters.
 LONGEST_NAME = 120
 

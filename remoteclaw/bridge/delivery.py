@@ -33,8 +33,6 @@ from remoteclaw.events import (
 from remoteclaw.messages import Attachment, ChannelMessage, ReplyPayload, ToolCall
 from remoteclaw.protocols import BridgeCallbacks, Unit
 
-__all__ = ["Delivered", "DeliveryAdapter", "Listeners"]
-
 #: How long an answer may become, in characters: an agent that runs wild must not fill Redis.
 MOST_ANSWER = 1_000_000
 #: How many of a turn's tool calls are kept, and how much of arguments and result, in characters:

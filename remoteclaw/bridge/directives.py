@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["SILENT_REPLY_TOKEN", "Directives"]
-
 #: The silent token: the whole answer of an agent that has nothing to say.
 SILENT_REPLY_TOKEN = "NO_REPLY"  # noqa: S105 - no secret
 

@@ -16,8 +16,6 @@ from remoteclaw.bridge.side_effects import repeats_of, side_effects_of
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.messages import ReplyPayload
 
-__all__ = ["classify_error", "collect_side_effects", "run_exit_hooks", "update_session"]
-
 #: How much of an answer hooks are given, in characters.
 HOOK_OUTPUT = 64_000
 

@@ -22,8 +22,6 @@ from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import ErrorEvent, PermissionEvent, ToolUseEvent
 from remoteclaw.messages import Image, ReplyPayload, Turn
 
-__all__ = ["ask_and_deliver"]
-
 
 async def ask_and_deliver(run: Run) -> None:
     """Ask the agent and deliver its answer while it writes."""

@@ -9,17 +9,6 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import Turn
 from remoteclaw.protocols import AgentSpec, Runtime
 
-__all__ = [
-    "LONG_MESSAGE",
-    "code",
-    "error_of",
-    "failure_words",
-    "is_fatal_to_conversation",
-    "missing_server",
-    "remedy_of",
-    "unstartable",
-]
-
 #: From which length a message may itself be what a model finds too long, in characters.
 LONG_MESSAGE = 50_000
 #: What is over so soon is not worth a time of day, in seconds.

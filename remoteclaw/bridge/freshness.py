@@ -11,8 +11,6 @@ from remoteclaw.clock import named_zone
 from remoteclaw.config.model import ResetConfig
 from remoteclaw.messages import ChannelMessage, ChatKind, SessionKey
 
-__all__ = ["Staleness", "kind_of", "staleness"]
-
 #: The reason why a conversation is too old: its time of day has passed, or it was idle.
 Staleness = Literal["daily", "idle"]
 

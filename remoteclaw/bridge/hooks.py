@@ -20,15 +20,6 @@ from remoteclaw.events import AgentUsage
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import McpSideEffects, SessionKey
 
-__all__ = [
-    "AfterRuntimeExit",
-    "AgentEnd",
-    "BeforeRuntimeSpawn",
-    "Hooks",
-    "SessionResumed",
-    "SpawnOverride",
-]
-
 #: How long one hook may take, in seconds: the person waits for those before the turn.
 DEADLINE_S = 5.0
 

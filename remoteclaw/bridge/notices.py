@@ -5,8 +5,6 @@ from remoteclaw.bridge.failures import missing_server
 from remoteclaw.bridge.run import Run
 from remoteclaw.messages import OWN_SERVER
 
-__all__ = ["FORM", "MOST_REASON", "notices_of"]
-
 #: How much of a CLI's reason for a failure a person is shown who can fix it, in characters.
 MOST_REASON = 300
 #: What the person is told where the agent can't know why it was denied a tool.

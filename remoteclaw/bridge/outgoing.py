@@ -7,8 +7,6 @@ from pathlib import Path, PurePosixPath
 from remoteclaw.config.home import Home
 from remoteclaw.host.files import UnfitFile, read_file
 
-__all__ = ["Outgoing"]
-
 #: Names of files and directories in which keys and logins are kept, in lower case.
 KEY_STORES = (
     *(".ssh", "id_rsa*", "id_ecdsa*", "id_ed25519*", ".gnupg", ".password-store", ".netrc"),

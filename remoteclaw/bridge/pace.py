@@ -20,8 +20,6 @@ from remoteclaw.events import (
 )
 from remoteclaw.protocols import Decision
 
-__all__ = ["Limits", "Pace"]
-
 #: The silence after which the person is told how long the wait may take, in seconds.
 SILENCE_S = 20.0
 #: The longest pause between two looks, in seconds.

@@ -13,8 +13,6 @@ from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.messages import MAX_ATTACHMENTS, OWN_SERVER, SessionKey
 
-__all__ = ["build_system_prompt"]
-
 #: How much is shown of a sentence about a channel's format, in characters.
 LONGEST_HINT = 500
 #: What is said of some tools, where they can be used.

@@ -35,8 +35,6 @@ from remoteclaw.protocols import (
     conversation_name,
 )
 
-__all__ = ["Run", "Setup"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:

@@ -16,8 +16,6 @@ from remoteclaw.config.secrets import declared_secrets
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import McpServerConfig
 
-__all__ = ["SECRET", "Scrubber", "secrets_of", "secrets_of_agent"]
-
 #: The replacement of a secret.
 SECRET = "[secret]"  # noqa: S105 - no secret
 

@@ -13,8 +13,6 @@ from remoteclaw.clock import now_ms
 from remoteclaw.host.locks import locked, replace_file
 from remoteclaw.messages import SessionKey
 
-__all__ = ["FILE_NAME", "FileSessionMap"]
-
 FILE_NAME = "remoteclaw-sessions.json"
 #: How long an id is kept since its last use, in milliseconds.
 KEEP_MS = 7 * 24 * 3600 * 1000

@@ -13,8 +13,6 @@ import orjson
 from remoteclaw.messages import McpSideEffects, ReplyPayload, SentTarget, SessionKey
 from remoteclaw.protocols import SIDE_EFFECTS_FILE
 
-__all__ = ["SideEffectsReader", "arrived", "read_mcp_side_effects", "repeats_of", "side_effects_of"]
-
 #: The most that one turn's side effects may take, in bytes; what goes beyond is not read.
 MOST_BYTES = 8 * 1024 * 1024
 

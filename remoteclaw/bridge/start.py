@@ -16,16 +16,6 @@ from remoteclaw.bridge.side_effects import SideEffectsReader
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, Overdue
 from remoteclaw.protocols import FORK_OF, AgentProcess, AgentSpec
 
-__all__ = [
-    "build_system_prompts",
-    "collect_secrets",
-    "look_up_session",
-    "run_hooks_before_spawn",
-    "start_agent",
-    "warm_up_agent",
-    "with_program",
-]
-
 log = logging.getLogger(__name__)
 
 

@@ -16,17 +16,6 @@ from remoteclaw.bridge.side_effects import arrived
 from remoteclaw.clock import local_time
 from remoteclaw.messages import Entry, Reaction, Turn
 
-__all__ = [
-    "BRANCH",
-    "INTERRUPTED",
-    "about_entry",
-    "build_turn_prompt",
-    "clock",
-    "meanwhile_of",
-    "note_of",
-    "with_header",
-]
-
 #: How much is shown of a message that was left out, in characters.
 SUMMARY = 160
 #: How much is shown of a session's key, in characters.

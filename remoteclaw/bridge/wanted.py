@@ -11,8 +11,6 @@ import orjson
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.events import PermissionEvent, Question
 
-__all__ = ["as_seen", "as_shown", "wanted"]
-
 #: How much is shown, in characters, and how much the whole has that goes with it as a file: the
 #: middle of what is longer is left out.
 MOST, MOST_OF_WHOLE = 3000, 1_000_000

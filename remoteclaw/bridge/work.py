@@ -11,8 +11,6 @@ from remoteclaw.clock import in_words, local_time
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import Work
 
-__all__ = ["MOST_BYTES", "MOST_ITEMS", "doing_of", "in_a_chat", "work_of"]
-
 #: How many items a turn's line has, and how many bytes of JSON they take together at most.
 MOST_ITEMS, MOST_BYTES = 10, 4096
 #: The longest text of each kind, in characters.

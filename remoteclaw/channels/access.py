@@ -10,8 +10,6 @@ from remoteclaw.config.tool_policy import Subject, is_owner
 from remoteclaw.fleet import Fleet
 from remoteclaw.protocols import Incoming
 
-__all__ = ["Access", "Verdict"]
-
 log = logging.getLogger(__name__)
 
 

@@ -36,8 +36,6 @@ from remoteclaw.messages import (
 )
 from remoteclaw.protocols import Choice, FileSource, Incoming, PressedAdapter
 
-__all__ = ["TOO_MANY", "Arrival", "Door"]
-
 #: How long a person may take to be told what came of a button, in seconds.
 PRESSED_S = 5.0
 #: The part of a transcript that the person is shown, in characters: enough to see what went wrong.

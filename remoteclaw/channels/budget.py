@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from remoteclaw.clock import boottime
 from remoteclaw.errors import AccountRefused, PlatformBusy, RemoteClawError
 
-__all__ = ["Budget"]
-
 #: The pauses between attempts, in seconds: the first one, from which each is twice as long as the
 #: one before, and the longest.
 FIRST_S, MOST_S = 1.0, 30.0

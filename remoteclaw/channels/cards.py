@@ -4,8 +4,6 @@ from dataclasses import replace
 
 from remoteclaw.protocols import ChannelAdapter, Reply
 
-__all__ = ["has_buttons", "in_words"]
-
 
 def has_buttons(adapter: ChannelAdapter) -> bool:
     """Whether an adapter shows the choices of a card by itself."""

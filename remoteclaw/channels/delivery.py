@@ -29,8 +29,6 @@ from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import Attachment
 from remoteclaw.protocols import ChannelAdapter, LiveAdapter, Part, Place, Reply, Sent
 
-__all__ = ["Delivery", "Done", "Preview", "failure", "settled"]
-
 NO_EFFECT = "It was sent without the effect: this channel has none of that name."
 GONE = "it is not kept any more"
 PERHAPS = "It was perhaps sent: {tries} times nobody could tell whether the platform has taken it."

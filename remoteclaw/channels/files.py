@@ -13,8 +13,6 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import MAX_ATTACHMENTS, Attachment, SessionKey
 from remoteclaw.protocols import FileSource, Incoming, IncomingFile
 
-__all__ = ["Came", "files_of"]
-
 #: Time limit of one file, in seconds, and the number of tries: what follows the file waits.
 FETCH_S, TRIES = 60.0, 3
 

@@ -27,8 +27,6 @@ from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.protocols import Batch, Incoming, Place, PlatformAdapter
 
-__all__ = ["Intake"]
-
 #: Pauses while a platform or Redis is away, in seconds.
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 #: How long a poll's messages are waited for before the next poll, in seconds.

@@ -23,8 +23,6 @@ from remoteclaw.fleet.turn import LIVE_MS
 from remoteclaw.host.logs import frames_of
 from remoteclaw.protocols import Live, LiveAdapter, Place, Reply
 
-__all__ = ["LiveChats"]
-
 #: How often typing is shown again, in seconds: platforms show it for five seconds or more.
 TYPING_S = 4.0
 #: How long a preview waits for the answer of a turn that doesn't run any more, in seconds.

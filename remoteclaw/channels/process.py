@@ -39,8 +39,6 @@ from remoteclaw.messages import SessionKey
 from remoteclaw.profiles import channel_of
 from remoteclaw.protocols import PlatformAdapter
 
-__all__ = ["Channels", "LibraryMissing", "create_adapter", "install_command"]
-
 #: How often the configuration, and what keeps replies waiting, is looked at, in seconds.
 LOOK_S = 1.0
 #: How long an account that is refused is left alone, in seconds, and the longest pause of another.

@@ -2,8 +2,6 @@
 
 from remoteclaw.protocols import Incoming
 
-__all__ = ["MOST", "Rate"]
-
 #: How many messages of a person are taken in a minute; platforms forward a hundred at once.
 MOST = 120
 #: How many people are remembered. Who wrote first is forgotten first, and may write again.

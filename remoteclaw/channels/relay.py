@@ -31,8 +31,6 @@ from remoteclaw.protocols import (
     Reply,
 )
 
-__all__ = ["relay"]
-
 #: The time limit of one operation, in seconds: messages wait behind it, and its caller waits 15 s,
 #: of which it may have waited 10 here.
 OPERATE_S = 4.0

@@ -12,8 +12,6 @@ from remoteclaw.host.process import run_to_end
 from remoteclaw.protocols import IncomingFile
 from remoteclaw.runtimes.base import inherit
 
-__all__ = ["NotUnderstood", "is_recording", "transcript_of"]
-
 #: How long one recording may take, in seconds: what follows it in its chat waits.
 TRANSCRIBE_S = 120.0
 #: How much of a transcript is taken, in bytes: an hour of speech.

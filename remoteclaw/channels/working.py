@@ -20,8 +20,6 @@ from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import Live, LiveAdapter, Place
 
-__all__ = ["ShowsWork", "WorkChats"]
-
 #: How often the message is edited at most, in seconds. What is over sooner is not shown.
 EVERY_S = 5.0
 #: How many lines it has.

@@ -25,8 +25,6 @@ from remoteclaw.chat.screen import Screen
 from remoteclaw.client.link import Address
 from remoteclaw.errors import RemoteClawError
 
-__all__ = ["Chat"]
-
 #: How long leaving waits for what is not sent yet without a word, in seconds.
 UNSAID_S = 2.0
 

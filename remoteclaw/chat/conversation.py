@@ -14,8 +14,6 @@ from remoteclaw.client.link import Address, GatewayRefused, Link
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.host.terminal import one_line
 
-__all__ = ["Conversation"]
-
 #: How long a gateway may take until it answers, at the start, in seconds.
 PATIENCE_S = 5.0
 #: How long a lost connection is not mentioned, in seconds: a gateway starts again in less.

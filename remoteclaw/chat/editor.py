@@ -18,8 +18,6 @@ from prompt_toolkit.output import ColorDepth
 from remoteclaw.chat.paint import Look
 from remoteclaw.host.terminal import printable
 
-__all__ = ["KEYS", "LEAVING", "PROMPT", "ChatCompleter", "Editor", "Interrupts"]
-
 PROMPT = "› "
 #: What stands before each further line of a message.
 CONTINUED = "  "

@@ -18,8 +18,6 @@ from remoteclaw.client.link import Address
 from remoteclaw.errors import MessageRefused, RemoteClawError
 from remoteclaw.host.files import about_file, save_file
 
-__all__ = ["Files", "Saved", "named_files"]
-
 #: How long a transfer may be silent, in seconds.
 SILENT_S = 30.0
 #: A word that a terminal inserts where a file is dropped, quoted or with escaped blanks.

@@ -8,8 +8,6 @@ from typing import Any, Self
 from remoteclaw.chat.paint import Painter
 from remoteclaw.host.terminal import one_line
 
-__all__ = ["SPIN_S", "Indicator", "Usage", "duration", "ending"]
-
 #: The pictures of the indicator, one after another.
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 #: How long each of them stands, in seconds.

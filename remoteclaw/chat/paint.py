@@ -30,8 +30,6 @@ from remoteclaw.markdown import (
     blocks_of,
 )
 
-__all__ = ["Look", "Painter"]
-
 #: The narrowest width that is painted for, in columns; a terminal that says less doesn't know.
 NARROWEST = 20
 #: The least width of a column of a table; narrower, its rows are lists.

@@ -16,8 +16,6 @@ from remoteclaw.host.terminal import one_line, printable
 from remoteclaw.markdown import MarkdownStream
 from remoteclaw.messages import stream_order
 
-__all__ = ["Screen"]
-
 #: How many rows are left to the input line, the indicator and what stands above both.
 ROWS_BELOW = 8
 #: How many times as long as painting a block takes, it is not painted again: a long table takes 10

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
 
-__all__ = ["load", "on_fleet", "require_running", "with_fleet"]
-
 P = ParamSpec("P")
 
 

@@ -10,8 +10,6 @@ from remoteclaw.cli.output import complain, echo, json_option, listing
 if TYPE_CHECKING:
     from remoteclaw.up.agents import InstalledCli
 
-__all__ = ["agents"]
-
 
 @click.command()
 @json_option

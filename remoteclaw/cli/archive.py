@@ -15,8 +15,6 @@ from remoteclaw.errors import NotFound
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
 
-__all__ = ["stop"]
-
 
 @sessions.command("reset")
 @session_argument

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.request import Answered, Request, Verdict
 
-__all__ = ["asks"]
-
 HEADS = ("REQUEST", "STATE", "AGE", "UNTIL", "SESSION", "AGENT", "TOOL")
 #: How much of what would be done is in a list, in characters.
 MOST_LISTED = 120

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from remoteclaw.attach.far import Target
     from remoteclaw.client.link import Address
 
-__all__ = ["attach"]
-
 
 @click.command()
 @click.argument("session", required=False, shell_complete=complete_sessions)

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.audit import Deed
 
-__all__ = ["audit"]
-
 
 @click.command()
 @click.option(

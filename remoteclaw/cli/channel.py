@@ -12,8 +12,6 @@ from remoteclaw.errors import ConfigError
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
 
-__all__ = ["channel"]
-
 
 @click.group()
 def channel() -> None:

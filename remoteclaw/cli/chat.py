@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from remoteclaw.chat.app import Chat, Target
     from remoteclaw.config.home import Home
 
-__all__ = ["chat", "chat_here", "until_told"]
-
 HINT = "Type a message; /help shows the commands. Esc stops the answer, Ctrl-D leaves."
 
 

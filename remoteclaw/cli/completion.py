@@ -5,8 +5,6 @@ from click.shell_completion import CompletionItem
 
 from remoteclaw.errors import RemoteClawError
 
-__all__ = ["complete_agents", "complete_sessions"]
-
 #: How many of the newest sessions are offered.
 MOST_OFFERED = 50
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.request import Request
 
-__all__ = ["change_file", "config"]
-
 
 @click.group()
 def config() -> None:

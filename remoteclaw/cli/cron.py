@@ -20,8 +20,6 @@ from remoteclaw.cli.output import (
 from remoteclaw.errors import NotFound
 from remoteclaw.host.terminal import login_name
 
-__all__ = ["cron"]
-
 #: What `_ask` returns is validated by the gateway: the types are those of `remoteclaw.tools.cron`,
 #: which is imported when a command runs.
 RUN_HEADS = ("JOB", "DUE", "STATUS", "TOOK", "MESSAGE")

@@ -8,8 +8,6 @@ import click
 from remoteclaw.cli.access import load
 from remoteclaw.cli.parts import check_redis
 
-__all__ = ["dashboard"]
-
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from remoteclaw.fleet.deadletters import DeadLetter
     from remoteclaw.fleet.replies import Undelivered
 
-__all__ = ["deadletters", "replies"]
-
 
 @click.group()
 def deadletters() -> None:

@@ -19,8 +19,6 @@ from remoteclaw.host.terminal import one_line
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Edge", "leave_event"]
-
 #: How much of an unexpected error is shown, in characters: its line has 300 with the rest.
 MOST_SHOWN = 160
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.messages import Attachment
 
-__all__ = ["read_files"]
-
 _DIRECTORY = click.Path(exists=True, file_okay=False, writable=True, path_type=Path)
 
 

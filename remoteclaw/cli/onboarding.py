@@ -26,8 +26,6 @@ from remoteclaw.profiles import CHANNELS, channel_of
 from remoteclaw.protocols import Incoming, PlatformAdapter
 from remoteclaw.up.lock import running_pid
 
-__all__ = ["Onboarding"]
-
 #: The pause before looking for a message of another person, in seconds.
 LOOK_S = 1.0
 

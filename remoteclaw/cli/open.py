@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.tools.base import Scope
 
-__all__ = ["open_page", "page_link"]
-
 
 def _check_name(context: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
     return None if name is None else check_name(context, parameter, name)

@@ -13,16 +13,6 @@ from remoteclaw.cli.output import complain, echo, echo_json, echo_text
 if TYPE_CHECKING:
     from remoteclaw.cli.stream import AnswerStream
 
-__all__ = [
-    "EXIT_ERROR",
-    "EXIT_NO_OUTCOME",
-    "EXIT_REPLY",
-    "Told",
-    "Wait",
-    "complain_of_no_workers",
-    "wait_option",
-]
-
 #: How long `send` waits for the reply unless told otherwise, in seconds.
 WAIT_S = 600.0
 

@@ -15,20 +15,6 @@ import click
 from remoteclaw.clock import in_words, now_ms
 from remoteclaw.host.terminal import in_a_line, one_line, printable
 
-__all__ = [
-    "age",
-    "clock",
-    "complain",
-    "echo",
-    "echo_json",
-    "echo_text",
-    "echo_words",
-    "facts",
-    "json_option",
-    "listing",
-    "table",
-]
-
 #: The widest cell of a table, in characters; the last column has any width.
 MOST_CELL = 60
 #: The narrowest cell that is cut for a terminal, in columns.

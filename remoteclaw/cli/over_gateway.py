@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from remoteclaw.cli.stream import AnswerStream
     from remoteclaw.config.home import Home
 
-__all__ = ["GatewayMissing", "far_gateway", "linked", "own_gateway", "send_over_gateway"]
-
 #: How long one call waits for an outcome, in seconds: the gateway takes no more than 110.
 ASK_S = 100.0
 #: How long a message is tried to be sent at least, in seconds, if Redis may have it already.

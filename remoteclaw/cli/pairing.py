@@ -12,8 +12,6 @@ from remoteclaw.host.terminal import one_line
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
 
-__all__ = ["pairing"]
-
 
 @click.group()
 def pairing() -> None:

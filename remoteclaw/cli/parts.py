@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from remoteclaw.fleet import Fleet
 
-__all__ = ["check_redis", "gateway", "mcp", "sweep", "worker"]
-
 
 @click.command()
 @click.option("--people-only", is_flag=True, help="Serve what people send, not the background.")

@@ -13,8 +13,6 @@ from remoteclaw.host.terminal import login_name
 if TYPE_CHECKING:
     from remoteclaw.config.model import Config
 
-__all__ = ["policy"]
-
 
 @click.group()
 def policy() -> None:

@@ -14,8 +14,6 @@ from remoteclaw.cli.outcome import EXIT_REPLY, Told, wait_option
 from remoteclaw.cli.output import complain, echo, echo_text, json_option
 from remoteclaw.host.terminal import login_name
 
-__all__ = ["Order", "send"]
-
 #: The channel and the account of what is sent without another one.
 CHANNEL, ACCOUNT = "cli", "default"
 

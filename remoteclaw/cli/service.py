@@ -8,8 +8,6 @@ import click
 
 from remoteclaw.cli.output import echo_text
 
-__all__ = ["service"]
-
 UNIT = """\
 # Written by `remoteclaw service{argument}` for ~/.config/systemd/user/{name}.service. Then:
 #   systemctl --user daemon-reload

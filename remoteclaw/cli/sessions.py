@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.sessions import SessionView
 
-__all__ = ["limit_option", "pause_of", "plain_session", "session_argument", "sessions"]
-
 
 #: The longest label, in characters.
 MOST_LABEL = 64

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
 
-__all__ = ["doctor", "status"]
-
 #: How many busy sessions are shown.
 MOST_SHOWN = 50
 #: What JSON says of a worker.

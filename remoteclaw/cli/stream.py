@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from remoteclaw.chat.paint import Painter
     from remoteclaw.markdown import MarkdownStream
 
-__all__ = ["AnswerStream"]
-
 
 class AnswerStream:
     """Prints the messages of an answer as far as they have come, each word once.

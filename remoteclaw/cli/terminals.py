@@ -9,8 +9,6 @@ import click
 from remoteclaw.cli.completion import complete_agents, complete_sessions
 from remoteclaw.cli.output import age, echo, echo_json, echo_text, json_option, listing
 
-__all__ = ["terminals"]
-
 HEADS = ("TERMINAL", "AGENT", "NAME", "STATE", "ACTIVITY", "AGE", "HOST", "WRITER", "TITLE")
 
 session_argument = click.argument("session", shell_complete=complete_sessions)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from remoteclaw.fleet.tokens import TokenView
     from remoteclaw.tools.base import Scope
 
-__all__ = ["check_name", "token"]
-
 
 @click.group()
 def token() -> None:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from remoteclaw.fleet.work import WorkBelow
     from remoteclaw.messages import Work
 
-__all__ = ["tree_of_session"]
-
 HEADS = ("WORK", "KIND", "STATE", "SINCE", "HOST", "DOING")
 NOTHING = "Nothing works for it."
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from remoteclaw.config.home import Home
     from remoteclaw.config.model import Config
 
-__all__ = ["up"]
-
 
 @click.command()
 @click.option(

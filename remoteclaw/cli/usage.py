@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.usage import Usage
 
-__all__ = ["cost_of", "in_words", "usage"]
-
 #: As `remoteclaw.fleet.usage` keeps them; that module is imported when a command runs.
 MOST_DAYS = 92
 COLUMNS = ("TURNS", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT", "TIME", "COST")

@@ -19,8 +19,6 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from remoteclaw.errors import RemoteClawError
 
-__all__ = ["Address", "GatewayMissing", "GatewayRefused", "Link"]
-
 PROTOCOL = 3
 #: How long the gateway may take to accept a connection and its token, in seconds.
 CONNECT_S = 10.0

@@ -10,8 +10,6 @@ from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.fleet.request import Request, Verdict
 from remoteclaw.messages import person
 
-__all__ = ["NEEDS_ADMIN", "TAKEN_BACK", "allow", "deny", "in_passing", "in_words"]
-
 #: How long after a request has ended an answer without an ID may be meant for it, in milliseconds.
 UNCLEAR_MS = 3000
 WHICH = "Say which: {there}."

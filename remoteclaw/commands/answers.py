@@ -13,20 +13,6 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.request import Answered, Request, State, Verdict
 from remoteclaw.host.terminal import one_line
 
-__all__ = [
-    "ENDED",
-    "FOR_OWNERS",
-    "GONE",
-    "NOT_YOURS",
-    "NUMBERS",
-    "Told",
-    "answer_as_operator",
-    "answer_request",
-    "carry_out_changes",
-    "chosen",
-    "numbered",
-]
-
 #: The numbers of choices, as a message.
 NUMBERS = re.compile(r"[1-9](?:[\s,]+[1-9])*")
 DONE = {

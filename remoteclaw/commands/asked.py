@@ -10,8 +10,6 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.messages import SessionKey
 from remoteclaw.runtimes import detect_runtime
 
-__all__ = ["Answer", "Asked"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:

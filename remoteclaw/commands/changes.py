@@ -17,8 +17,6 @@ from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.host.process import read_beginning
 from remoteclaw.host.terminal import fenced
 
-__all__ = ["diff"]
-
 #: How much is shown, in bytes: some screens.
 MOST_BYTES = 12_000
 #: How many new files are shown with what is in them.

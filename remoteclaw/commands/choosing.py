@@ -7,8 +7,6 @@ from remoteclaw.config.model import AgentConfig
 from remoteclaw.protocols import conversation_name
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 
-__all__ = ["agent", "model", "project", "quiet", "verbose"]
-
 #: The names that take a session's own model, and its project, away.
 DEFAULT, NONE = "default", "none"
 NO_PROJECTS = (

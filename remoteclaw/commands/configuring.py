@@ -14,8 +14,6 @@ from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.request import Change, Request
 
-__all__ = ["carry_out"]
-
 IS_DONE = "{decided} {changed} changed.{restart}"
 RESTART = " It holds after a restart: {needs}."
 NOT_DONE = "{decided} It is not done: {problem}"

@@ -13,8 +13,6 @@ from remoteclaw.errors import ConfigError
 from remoteclaw.fleet.usage import Usage
 from remoteclaw.host.terminal import one_line
 
-__all__ = ["queue", "sessions", "status", "usage", "whoami"]
-
 #: How many sessions are listed.
 MOST_SESSIONS = 10
 #: How much of what an agent asks for is shown, in characters.

@@ -6,8 +6,6 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.pairings import Request
 from remoteclaw.messages import ChatPlace, person
 
-__all__ = ["approve", "pair"]
-
 WELCOME = "You were let in: write to me. /help shows what I know."
 UNKNOWN = "There is no such code, or it is older than an hour: have them write again for another."
 

@@ -6,8 +6,6 @@ Case doesn't matter. A message that begins with two slashes is text for the agen
 import re
 from dataclasses import dataclass
 
-__all__ = ["Command", "parse", "unescaped"]
-
 #: A first word that can be a command: platforms allow 32 characters, and as many for a bot's name.
 _FIRST = re.compile(r"\s*/([A-Za-z][A-Za-z0-9_-]{0,31})(?:@[A-Za-z0-9_]{1,64})?(?!\S)")
 #: What stops an agent though it is no command: what people write who want it to stop.

@@ -14,8 +14,6 @@ from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.protocols import conversation_name
 from remoteclaw.runtimes.past import MOST_NOTES, PastConversation, past_conversations, title_of
 
-__all__ = ["resume"]
-
 #: How many are listed.
 MOST = 12
 

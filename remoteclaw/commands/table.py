@@ -9,8 +9,6 @@ from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.commands.parse import Command, parse, unescaped
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
 
-__all__ = ["COMMANDS", "CommandSpec", "Taken", "answer", "help_text", "take"]
-
 Scope = Literal["everyone", "owner"]
 
 

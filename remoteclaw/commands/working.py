@@ -3,8 +3,6 @@
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.runtimes import create_cli_runtime
 
-__all__ = ["new", "of_cli", "stop", "take"]
-
 
 async def stop(asked: Asked) -> Answer:
     """Stop what the session does, and drop what it has waiting."""

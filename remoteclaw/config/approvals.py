@@ -15,8 +15,6 @@ from remoteclaw.errors import ConfigError
 from remoteclaw.messages import ChatPlace, SessionKey
 from remoteclaw.profiles import profile_of
 
-__all__ = ["OPERATOR", "Approvals", "approvals_of", "can_be_asked", "check_chats", "may_answer"]
-
 #: Who answers at the command line of the installation.
 OPERATOR = "operator"
 #: How long a turn waits where nothing says it, in seconds.

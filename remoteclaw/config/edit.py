@@ -25,8 +25,6 @@ from remoteclaw.config.secrets import HIDDEN, redacted, without_hidden
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.host.locks import lock_soon, replace_file
 
-__all__ = ["ConfigFile", "FileChanged", "FileContent", "PlannedChange"]
-
 #: Largest size of the file, in bytes: every process reads it, again and again.
 MOST_BYTES = 256 * 1024
 #: Largest size of a change, as JSON in bytes: merging that much around comments takes about a

@@ -20,8 +20,6 @@ from remoteclaw.host.locks import locked, replace_file
 if TYPE_CHECKING:  # else every command would load pydantic
     from remoteclaw.config.model import AgentConfig, Config
 
-__all__ = ["Home", "private_directory", "state_directory"]
-
 #: Paths of unix sockets have 107 bytes at most; this much is left for our own part of them.
 MAX_SOCKET_DIR_BYTES = 107 - len("/run/0123456789abcdef/holder.sock")
 #: The secret digits of a server's name: 64 bits can't be guessed, and keep names of tools short.

@@ -18,8 +18,6 @@ from remoteclaw.config.rights import section_named
 from remoteclaw.config.tool_lists import check_tools
 from remoteclaw.errors import ConfigError, did_you_mean
 
-__all__ = ["backup_of", "load_config", "overrides", "parse_config", "parse_toml", "read_file"]
-
 
 def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Config:
     """Return the configuration of a file and the overrides.

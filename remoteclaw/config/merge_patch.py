@@ -17,8 +17,6 @@ from tomlkit.items import AoT, InlineTable, Table
 from remoteclaw.config.rights import is_same
 from remoteclaw.errors import ConfigError
 
-__all__ = ["check_json", "edited", "json_size", "merged", "replacing"]
-
 
 def check_json(tree: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for a tree that no file can hold.

@@ -16,8 +16,6 @@ from remoteclaw.events import Intent, PermissionEvent
 from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import AgentSpec
 
-__all__ = ["BRANCHES", "EDITS", "Rule", "Ruling", "decide"]
-
 #: Forms of rules, for people.
 _FORMS = (
     "Bash, Bash(COMMAND), Bash(COMMAND:*), Read, Read(PATH), Edit, Edit(PATH), WebFetch, "

@@ -8,8 +8,6 @@ from remoteclaw.config.load import parse_config, read_file
 from remoteclaw.config.model import Config
 from remoteclaw.errors import ConfigError
 
-__all__ = ["CurrentConfig"]
-
 log = logging.getLogger(__name__)
 
 

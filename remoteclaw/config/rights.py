@@ -14,21 +14,6 @@ from pydantic import BaseModel, GetJsonSchemaHandler
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 
-__all__ = [
-    "BY_AGENTS",
-    "BY_PEOPLE",
-    "SECRET",
-    "Place",
-    "Setting",
-    "by_people",
-    "declared",
-    "differences",
-    "fields",
-    "is_same",
-    "places",
-    "section_named",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Setting:

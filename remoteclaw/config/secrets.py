@@ -13,8 +13,6 @@ from pydantic import BaseModel
 from remoteclaw.config.rights import declared
 from remoteclaw.errors import ConfigError, did_you_mean
 
-__all__ = ["HIDDEN", "declared_secrets", "part", "redacted", "without_hidden"]
-
 #: What is shown in place of a secret.
 HIDDEN = "***"
 

@@ -11,16 +11,6 @@ from remoteclaw.errors import ConfigError, did_you_mean
 from remoteclaw.tools.base import Tool
 from remoteclaw.tools.catalog import TOOLS
 
-__all__ = [
-    "ToolsTable",
-    "Verdict",
-    "check_tools",
-    "entry_for",
-    "most_specific",
-    "quoted",
-    "sender_table",
-]
-
 _T = TypeVar("_T")
 
 

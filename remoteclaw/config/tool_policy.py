@@ -22,19 +22,6 @@ from remoteclaw.messages import Entry, SessionKey
 from remoteclaw.profiles import profile_of
 from remoteclaw.tools.base import Tool
 
-__all__ = [
-    "Ruling",
-    "Subject",
-    "allowed",
-    "approval_rule",
-    "is_owned_by",
-    "is_owner",
-    "listed",
-    "rule",
-    "subject_of",
-]
-
-
 #: What is denied to subagents: the session that they work for speaks and schedules for them.
 NO_SUBAGENT = ("group:gateway", "agents_list", "session_status", "group:cron", "sessions_send")
 

@@ -31,8 +31,6 @@ TYPE_CHECKING = False  # typing's own would cost 5 ms
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["main"]
-
 #: How long a call may take, and anything else, in seconds.
 CALL_S, OTHER_S = 120.0, 30.0
 #: The same for the handshake: codex gives a server 10 s to start, and a person waits for it.

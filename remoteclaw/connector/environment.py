@@ -9,8 +9,6 @@ import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-__all__ = ["Unusable", "endpoint", "token"]
-
 #: What a holder writes into the environment of all that it starts.
 HOLDER = "REMOTECLAW_HOLDER"
 

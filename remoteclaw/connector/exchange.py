@@ -12,8 +12,6 @@ import threading
 import time
 from collections.abc import Iterator
 
-__all__ = ["Broken", "Call", "Endpoint", "Failure", "Refused", "TooSlow", "Unreachable", "sentence"]
-
 #: How long connecting may take, in seconds: over loopback it takes none, or never succeeds.
 CONNECT_S = 3.0
 #: How long an attempt may take for which a call has no time left, in seconds: 0 would not wait.

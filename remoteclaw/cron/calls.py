@@ -11,8 +11,6 @@ from remoteclaw.fleet.caller import Caller
 from remoteclaw.fleet.calls import ToolCalls
 from remoteclaw.fleet.inbound import encode_entry, entry_args, entry_keys
 
-__all__ = ["CronCalls"]
-
 #: How many cron jobs there may be.
 MOST_JOBS = 1000
 

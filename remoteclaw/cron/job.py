@@ -8,8 +8,6 @@ import orjson
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.messages import ChannelMessage, SessionKey
 
-__all__ = ["JOB_VERSION", "Job", "Misfire"]
-
 #: The form of a stored job. A scheduler leaves a job of another form as it is.
 JOB_VERSION = 5
 

@@ -17,8 +17,6 @@ from remoteclaw.clock import named_zone
 from remoteclaw.errors import ScheduleRefused
 from remoteclaw.messages import MAX_TIMESTAMP_MS
 
-__all__ = ["GRACE_S", "Due", "Schedule", "has_offset"]
-
 #: How late, in seconds, a due time is still run unless the job wants to be run at any age: what a
 #: person wanted at nine in the morning would surprise them in the evening.
 GRACE_S = 3600

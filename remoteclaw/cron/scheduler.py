@@ -22,8 +22,6 @@ from remoteclaw.fleet.lua import Argument
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage
 
-__all__ = ["Scheduler"]
-
 #: Interval of the search for due jobs, in seconds: due times are whole seconds.
 INTERVAL_S = 1.0
 #: The largest number of jobs read at once: each may have a message of 400 KB.

@@ -20,8 +20,6 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.outcomes import Outcome, Outcomes
 from remoteclaw.fleet.reply import reply_payload
 
-__all__ = ["Settler"]
-
 #: The pause after a failure, in seconds; it doubles with each failure in a row, up to the longest.
 BACKOFF_S, LONGEST_BACKOFF_S = 30, 3600
 

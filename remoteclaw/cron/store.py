@@ -15,8 +15,6 @@ from remoteclaw.cron.job import Job
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
-__all__ = ["BOUNDS", "Cron", "OpenRun", "Run"]
-
 #: How many runs are remembered, of one job and of all, and for how long, in milliseconds.
 MOST_RUNS_OF_JOB, MOST_RUNS = 100, 1000
 RUNS_MS = 30 * 24 * 3600 * 1000

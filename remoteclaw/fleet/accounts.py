@@ -12,8 +12,6 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S
 from remoteclaw.fleet.reader import ReplyReader
 
-__all__ = ["AccountView", "Accounts", "AdapterProcess"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountView:

@@ -8,8 +8,6 @@ from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.accounts import AdapterProcess
 
-__all__ = ["AccountState", "accounts_here"]
-
 
 @dataclass(frozen=True, slots=True)
 class AccountState:

@@ -14,8 +14,6 @@ from remoteclaw.messages import AsideVerdict
 if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease
 
-__all__ = ["AsideEnd", "Asides"]
-
 
 @dataclass(frozen=True, slots=True)
 class AsideEnd:

@@ -21,8 +21,6 @@ from remoteclaw.fleet.request import Answered, Request, State
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChatPlace
 
-__all__ = ["Asks"]
-
 #: What the second answer to a plan allows.
 ALL_EDITS = {"tool": "Edit", "what": "all files of the workspace"}
 

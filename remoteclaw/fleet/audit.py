@@ -12,8 +12,6 @@ from pydantic import TypeAdapter, ValidationError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
-__all__ = ["Audit", "Deed"]
-
 #: How many are kept, about.
 MOST = 10_000
 

@@ -17,8 +17,6 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.host.files import mime_type_of
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment, SessionKey, file_name
 
-__all__ = ["Blobs", "SessionFiles"]
-
 #: How much is sent to Redis, or asked of it, at once, in bytes: each command has 5 s.
 PIECE_BYTES = 1024 * 1024
 #: How long a blob waits for the message that names it, in milliseconds.

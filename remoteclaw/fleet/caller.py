@@ -9,8 +9,6 @@ import orjson
 from remoteclaw.fleet import keys
 from remoteclaw.messages import Entry, SessionKey, hops_of, relays_of, via_of
 
-__all__ = ["Caller", "Grant", "RunningTurn", "call_name"]
-
 
 @dataclass(frozen=True, slots=True)
 class Grant:

@@ -36,8 +36,6 @@ from remoteclaw.fleet.work import Told
 from remoteclaw.messages import ChannelMessage, ChatPlace, Entry, Provenance, SessionKey
 from remoteclaw.protocols import FORK_OF
 
-__all__ = ["CALL_MS", "Copied", "ToolCalls"]
-
 #: How many digits of a call's name are the name of the task that it starts.
 TASK_DIGITS = 16
 #: How long a call is remembered, so that asking for it again does nothing, in milliseconds.

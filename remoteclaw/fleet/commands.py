@@ -18,8 +18,6 @@ from typing import Literal
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import ChannelMessage, Entry
 
-__all__ = ["Command", "Name", "at_once", "command_of", "title_of"]
-
 Name = Literal["reset", "stop"]
 #: What each word does: begin a new conversation, or stop what the session does and has waiting.
 WORDS: Mapping[str, Name] = {"/new": "reset", "/reset": "reset", "/stop": "stop"}

@@ -33,8 +33,6 @@ from remoteclaw.errors import (
 from remoteclaw.fleet.lua import Arguments, Keys, Script
 from remoteclaw.host.files import size_in_words
 
-__all__ = ["Memory", "Scripts", "announcements", "open_redis"]
-
 #: How long one command may take before its connection counts as dead, in seconds.
 COMMAND_S = 5.0
 #: How long Redis may be away before a caller hears of it, in seconds, unless it says otherwise.

@@ -15,8 +15,6 @@ from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import Attachment, Entry, SessionKey
 from remoteclaw.protocols import Reply
 
-__all__ = ["DeadLetter", "DeadLetters"]
-
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:

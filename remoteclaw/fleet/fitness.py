@@ -13,8 +13,6 @@ from remoteclaw.fleet.connection import COMMAND_S, LOGIN, reason, unwritable
 if TYPE_CHECKING:
     import redis.asyncio
 
-__all__ = ["OLDEST", "check_fitness", "unfit_reason"]
-
 #: The oldest server whose streams and scripts do what we need.
 OLDEST = (6, 2)
 

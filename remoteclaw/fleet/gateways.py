@@ -8,8 +8,6 @@ from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
-__all__ = ["Gateways"]
-
 #: How often a gateway says where it is, in seconds, and how long that holds, in milliseconds.
 SAY_S, HOLDS_MS = 5.0, 30_000
 #: How long an ending gateway tries to give its name back, in seconds: it has two in all, of which

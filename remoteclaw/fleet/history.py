@@ -15,8 +15,6 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S
 from remoteclaw.messages import ChannelMessage, Reaction
 
-__all__ = ["MOST", "History", "shortened"]
-
 #: How many entries of a chat are kept, and the longest text of one, in characters.
 MOST, LONGEST = 150, 1000
 #: Who has written what is ours.

@@ -25,18 +25,6 @@ from remoteclaw.messages import (
     TerminalWish,
 )
 
-__all__ = [
-    "RESET_S",
-    "Accepted",
-    "Inbound",
-    "NewerEntry",
-    "RawEntry",
-    "decode_entry",
-    "encode_entry",
-    "entry_args",
-    "entry_keys",
-]
-
 #: How long a message's id is remembered, in milliseconds: platforms repeat themselves for days.
 DEDUPE_MS = 7 * 24 * 3600 * 1000
 #: How long a hint may take to reach a worker before the sweeper looks, in milliseconds.

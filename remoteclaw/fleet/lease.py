@@ -28,8 +28,6 @@ from remoteclaw.fleet.work import TurnWork
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 
-__all__ = ["KILL_AT", "Lease", "Leases"]
-
 #: Parts of the lease's time: when the owner stops itself, and when the holder kills the agent. The
 #: owner stops before the holder acts, and both before another worker can take the lease.
 STOP_AT, KILL_AT = 0.8, 0.9

@@ -10,8 +10,6 @@ from remoteclaw.fleet.tokens import Tokens, TokenView
 from remoteclaw.host.tokens import digest
 from remoteclaw.tools.base import Scope
 
-__all__ = ["CODE_S", "Logins"]
-
 #: How long a code is good, in seconds: a person follows the link at once.
 CODE_S = 600
 

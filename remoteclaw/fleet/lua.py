@@ -15,8 +15,6 @@ from typing import Self
 
 from remoteclaw.fleet.keys import NO_KEY
 
-__all__ = ["Argument", "Arguments", "Keys", "Script"]
-
 #: A value that a script gets as text; None is left out, and a bool is 1 or 0.
 Argument = str | bytes | int | float | None
 Arguments = Mapping[str, Argument | Sequence[Argument]]

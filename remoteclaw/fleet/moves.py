@@ -16,8 +16,6 @@ from remoteclaw.protocols import FORK_OF
 if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease
 
-__all__ = ["MovedEnd", "Moves", "ending_above"]
-
 
 @dataclass(frozen=True, slots=True)
 class MovedEnd:

@@ -13,8 +13,6 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts, announcements
 from remoteclaw.fleet.usage import Usage
 
-__all__ = ["OUTCOME_MS", "Outcome", "Outcomes", "Step"]
-
 #: How long outcomes can be read, in milliseconds.
 OUTCOME_MS = 7 * 24 * 3600 * 1000
 

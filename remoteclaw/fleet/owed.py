@@ -8,8 +8,6 @@ import orjson
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.lease import Lease
 
-__all__ = ["Owed", "owed"]
-
 
 @dataclass(frozen=True, slots=True)
 class Owed:

@@ -12,8 +12,6 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S
 
-__all__ = ["VALID_MS", "Paired", "Pairings", "Request"]
-
 #: How long a code is valid, in milliseconds.
 VALID_MS = 3600 * 1000
 #: A code is letters that are not taken for digits or for each other, so that it can be read out.

@@ -9,8 +9,6 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.tokens import Tokens
 
-__all__ = ["Browser", "Pushes"]
-
 #: How many browsers of one person are notified: the newest.
 MOST = 10
 #: How long they are kept after one was added, in milliseconds: the page does so when it is opened.

@@ -28,8 +28,6 @@ from remoteclaw.host.process import identity, is_alive
 from remoteclaw.messages import Attachment, ChatPlace
 from remoteclaw.protocols import Operation, Reply
 
-__all__ = ["CLAIM_MS", "GivenUp", "Mark", "ReplyReader"]
-
 #: How long an adapter holds its reply stream without a sign of life, in milliseconds.
 CLAIM_MS = 10_000
 #: The part of that time after which nothing is asked of a platform any more: what has begun by then

@@ -14,8 +14,6 @@ from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
-__all__ = ["PlatformReceipt", "Receipts"]
-
 #: How long one read waits for the next receipt, in milliseconds: each command has 5 s.
 BLOCK_MS = 2000
 #: How long after its time a read may take while Redis is away, in seconds.

@@ -8,8 +8,6 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.messages import SessionKey
 
-__all__ = ["Ended", "Records"]
-
 
 @dataclass(frozen=True, slots=True)
 class Ended:

@@ -11,8 +11,6 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.reader import CLAIM_MS, ReplyReader
 
-__all__ = ["Readers", "Replies", "Said", "Undelivered", "Unread"]
-
 #: How many replies are looked at, or dropped, at once: each may have some MB.
 PAGE = 64
 

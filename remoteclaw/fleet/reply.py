@@ -11,8 +11,6 @@ from pydantic import TypeAdapter
 from remoteclaw.messages import Attachment, ChatPlace
 from remoteclaw.protocols import Card, Operation, Place, Reply
 
-__all__ = ["NewerReply", "decode_reply", "operation_payload", "reply_payload"]
-
 #: The form in which replies are written, that of those with a request to people, and the newest
 #: that is read here.
 REPLY_VERSION, CARD_VERSION = 1, 2

@@ -10,8 +10,6 @@ import orjson
 
 from remoteclaw.messages import Attachment, ChatPlace, Deliver, SessionKey
 
-__all__ = ["Answered", "Change", "Request", "State", "Verdict", "id_of", "new_id"]
-
 #: An id is what people type: letters and digits that are not taken for each other.
 ALPHABET, ID_LENGTH = "abcdefghjkmnpqrstuvwxyz23456789", 8
 

@@ -13,8 +13,6 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import Attachment, ChatPlace, Entry, person
 from remoteclaw.protocols import Card
 
-__all__ = ["Shown", "of_other_chat", "record_args", "shown_by"]
-
 #: How many requests of one session wait at once, and how many in all.
 MOST_OF_SESSION, MOST_OF_ALL = 8, 1000
 #: How long a request is kept at least, in milliseconds.

@@ -2,8 +2,6 @@
 
 from remoteclaw.fleet.lease import Lease
 
-__all__ = ["LeasedSessionMap", "id_of"]
-
 #: Separates a CLI's session id from the note of its last process.
 NOTE_SEPARATOR = "\n"
 

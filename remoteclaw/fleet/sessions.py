@@ -21,8 +21,6 @@ from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 
-__all__ = ["SessionView", "Sessions"]
-
 #: How many of the newest sessions are found by their label or title.
 MOST_NAMED = 1000
 #: How many sessions with work are searched for those that run.

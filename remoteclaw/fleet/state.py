@@ -10,8 +10,6 @@ from remoteclaw.config.model import Config, QueueOverride
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.messages import SessionKey
 
-__all__ = ["IS_QUIET", "MODEL", "PROJECT", "QUEUE", "STATE_MS", "SessionState", "pairs"]
-
 #: The field with a session's own queue settings, which operators write.
 QUEUE = "queue_settings"
 #: The field with the model that people have chosen for a session.

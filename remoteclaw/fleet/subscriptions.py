@@ -13,8 +13,6 @@ from redis import exceptions
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import RECONNECT_S, Scripts
 
-__all__ = ["Listener", "Subscriptions"]
-
 Listener = Callable[[bytes | None], None]
 """Is called with what was announced; with None when something may have been missed."""
 

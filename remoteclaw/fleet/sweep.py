@@ -14,8 +14,6 @@ from remoteclaw.fleet.state import STATE_MS
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.fleet.workers import Workers
 
-__all__ = ["Sweeper"]
-
 #: How often it looks, in seconds.
 INTERVAL_S = 1.0
 #: How many sessions one look hints at most.

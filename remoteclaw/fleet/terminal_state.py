@@ -11,8 +11,6 @@ from remoteclaw.messages import SessionKey
 if TYPE_CHECKING:
     from remoteclaw.tools.terminals import TerminalState
 
-__all__ = ["Event", "Held", "Place", "Renewed", "TerminalRecord"]
-
 #: The states of a terminal that is there.
 OPEN: frozenset[str] = frozenset(("starting", "live"))
 

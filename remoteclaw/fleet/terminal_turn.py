@@ -10,8 +10,6 @@ from remoteclaw.fleet.terminal_state import Place
 if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease
 
-__all__ = ["TerminalTurn"]
-
 
 class TerminalTurn:
     """The writes of a turn that opens a terminal, each refused once the lease is lost."""

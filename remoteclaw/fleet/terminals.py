@@ -34,8 +34,6 @@ from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey, TerminalWish
 
-__all__ = ["TerminalEnding", "Terminals"]
-
 #: How long the events for cockpits are kept, in milliseconds.
 EVENTS_MS = 7 * 24 * 3600 * 1000
 #: How many more than a minute's share may be opened at once.

@@ -16,9 +16,6 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.host.tokens import digest, is_same, new_operator_token, token_id_of
 from remoteclaw.tools.base import Scope
 
-__all__ = ["TokenView", "Tokens"]
-
-
 #: The longest time that a JSON Web Token can be valid, in milliseconds, and a day more.
 LONGEST_JWT_MS = 367 * 24 * 3600 * 1000
 

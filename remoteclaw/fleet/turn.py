@@ -23,8 +23,6 @@ from remoteclaw.messages import SessionKey
 if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease
 
-__all__ = ["Batch", "Finished", "Phase", "Postponement", "RecordAppend", "TaskResult", "Turns"]
-
 #: How long the sums of a day are kept, in milliseconds.
 USAGE_MS = (USAGE_DAYS + 1) * 24 * 3600 * 1000
 #: How long live text stays readable after the last write, in milliseconds.

@@ -10,8 +10,6 @@ from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.request import Answered, Request, State
 from remoteclaw.fleet.request_card import Shown, record_args
 
-__all__ = ["TurnAsks"]
-
 #: How long the other turns look on after one has let its worker go, in milliseconds.
 LETTING_GO_MS = 1000
 

@@ -12,8 +12,6 @@ from remoteclaw.events import AgentRunResult
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
-__all__ = ["USAGE_DAYS", "SessionDay", "Usage", "UsageLedger", "added_up"]
-
 #: How many days the sums of single sessions are kept: a quarter, at about 150 bytes each.
 USAGE_DAYS = 92
 

@@ -13,8 +13,6 @@ from remoteclaw.fleet.keys import lane_on
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.fleet.workers import Workers
 
-__all__ = ["Verdict", "WaitLimit"]
-
 #: Time limit for beginning or ending one while Redis is away, in seconds.
 WAIT_S = 2.0
 #: For how many workers it counts if none can be counted: then something else runs the turns.

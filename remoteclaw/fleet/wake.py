@@ -19,8 +19,6 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.messages import SessionKey
 
-__all__ = ["JOB", "Waker"]
-
 #: The function that a hint names; workers run no other.
 JOB = "workers.jobs.drain"
 #: How long RQ keeps a hint whose drain failed, in seconds, for people who look at rq-dashboard.

@@ -17,8 +17,6 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S, FULL
 
-__all__ = ["PAGE", "Event", "WebChats", "chat_of", "of_chat"]
-
 Kind = Literal["message", "reaction", "deletion"]
 #: How many events of a chat are kept at most, and read at once.
 MOST, PAGE = 5000, 500

@@ -19,8 +19,6 @@ from remoteclaw.messages import SessionKey, Work
 if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease
 
-__all__ = ["Told", "TurnWork", "WorkBelow", "WorkTrees"]
-
 #: How many sessions are told at most.
 MOST = 50
 #: How long one is told after its end, in milliseconds.

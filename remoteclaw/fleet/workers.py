@@ -18,8 +18,6 @@ from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import AWAY_S, COMMAND_S, Scripts
 
-__all__ = ["NO_SWEEPER", "NO_WORKER", "PEOPLE_ONLY", "WorkerView", "Workers", "announce"]
-
 #: Time limit of the question whether a worker is leaving, in seconds: a turn may wait for it.
 ASK_S = 1.0
 #: How often a worker says that it lives, and after how long without that it counts as gone.

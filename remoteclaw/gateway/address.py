@@ -20,8 +20,6 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import GatewayConfig
 from remoteclaw.errors import ConfigError, RemoteClawError, StateDirectoryError
 
-__all__ = ["inherited", "listen", "listen_privately", "path_of", "url_of"]
-
 #: How many connections wait to be accepted.
 BACKLOG = 256
 #: How long a client may leave what it was sent untaken, or the kernel's questions unanswered, in

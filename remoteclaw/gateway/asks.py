@@ -4,8 +4,6 @@ from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.fleet.request import Request
 from remoteclaw.tools.asks import Answered, Ask, ChangeAsked
 
-__all__ = ["shown"]
-
 
 def shown(request: Request, *, is_whole: bool = False) -> Ask:
     """Return a request as clients read it, without the keys that people may have answered with."""

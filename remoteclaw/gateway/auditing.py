@@ -11,10 +11,8 @@ from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet.audit import Audit, Deed
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.host.terminal import one_line
-from remoteclaw.tools.catalog import Result
+from remoteclaw.tools.base import Result
 from remoteclaw.tools.terminals import OpenedTerminal, Terminal
-
-__all__ = ["Auditing"]
 
 Did = Literal["open", "watch", "take", "park", "end", "type"]
 #: What is written down when it is done, and when it is refused.

@@ -16,8 +16,6 @@ from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.host.tokens import AGENT_PREFIX, OPERATOR_PREFIX, digest, is_same, sid_of
 
-__all__ = ["Authenticator"]
-
 #: What is longer is no token of any kind.
 LONGEST = 4096
 

@@ -17,9 +17,7 @@ from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.gateway.rooms import Watcher
 from remoteclaw.gateway.terminals import Terminals
 from remoteclaw.messages import SessionKey, people_of, person
-from remoteclaw.tools.catalog import Method, Result, Tool
-
-__all__ = ["Call", "Handler", "Subscriber"]
+from remoteclaw.tools.base import Method, Result, Tool
 
 
 class Subscriber(Watcher, Protocol):

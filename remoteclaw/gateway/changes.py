@@ -18,8 +18,6 @@ from remoteclaw.gateway.call import Call
 from remoteclaw.host.terminal import fenced
 from remoteclaw.messages import people_of
 
-__all__ = ["decide", "request_of", "shown_in_chat"]
-
 WANTS = "**{agent}**{about} asks to change the configuration:\n\n{block}"
 WHOLE = "\n\nAll of it is in the file {name}."
 RESTART = "\n\nIt would hold after a restart: {needs}."

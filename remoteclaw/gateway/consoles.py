@@ -21,8 +21,6 @@ from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import Attachment, SessionKey
 from remoteclaw.protocols import Part, Reply, Sent
 
-__all__ = ["CHANNEL", "CHAT_ID", "ConsoleChat", "Consoles", "account_of"]
-
 #: The channel of terminals, and the id of the one chat that each of its accounts has.
 CHANNEL = "console"
 CHAT_ID = "console"

@@ -37,9 +37,8 @@ from remoteclaw.gateway.terminals import Terminals
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.tokens import is_same
 from remoteclaw.messages import SessionKey
-from remoteclaw.tools.catalog import METHODS, Method, Params, Result, Tool
-
-__all__ = ["Dispatcher", "checked"]
+from remoteclaw.tools.base import Method, Params, Result, Tool
+from remoteclaw.tools.catalog import METHODS
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,6 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.host.process import run_to_end
 from remoteclaw.tools.fleet import DoctorResult, Finding
 
-__all__ = ["examined"]
-
 #: How long it may take, in seconds: a call has 120. A CLI that hangs costs it 20.
 EXAMINE_S = 110.0
 #: More than it ever prints, in bytes.

@@ -24,8 +24,6 @@ from remoteclaw.gateway.work import tree_of
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import Work
 
-__all__ = ["EVENTS", "Audience", "Feeds"]
-
 #: The events of a session.
 EVENTS = ("session.live", "session.ask", "session.outcome", "session.work")
 #: How many of a session's newest entries are read when announcements may have been missed.

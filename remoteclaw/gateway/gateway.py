@@ -27,9 +27,8 @@ from remoteclaw.gateway.principals import Principal
 from remoteclaw.gateway.terminals import Terminals
 from remoteclaw.gateway.token_file import token_files
 from remoteclaw.host.logs import frames_of
-from remoteclaw.tools.catalog import METHODS, Method, Result
-
-__all__ = ["FINISH_S", "TICK_S", "Client", "Gateway"]
+from remoteclaw.tools.base import Method, Result
+from remoteclaw.tools.catalog import METHODS
 
 #: Interval of the events that show clients that the connection lives, in seconds.
 TICK_S = 30.0

@@ -24,22 +24,6 @@ from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.principals import Principal
 
-__all__ = [
-    "API",
-    "ERRORS",
-    "PAGE",
-    "Bearer",
-    "Guard",
-    "TooLarge",
-    "address_of",
-    "answer_of_error",
-    "authenticate",
-    "body_of",
-    "is_own_name",
-    "parsed",
-    "refusal",
-]
-
 Model = TypeVar("Model", bound=BaseModel)
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")

@@ -22,8 +22,6 @@ from remoteclaw.gateway.principals import Claims, Operator
 from remoteclaw.host.tokens import is_same
 from remoteclaw.tools.base import SCOPES, Id, Scope
 
-__all__ = ["Jwt", "check_keys", "looks_signed"]
-
 #: The one algorithm: whoever can check a token could also sign one.
 ALGORITHM = "HS256"
 AUDIENCE = "remoteclaw"

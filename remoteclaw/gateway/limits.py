@@ -9,8 +9,6 @@ from weakref import WeakValueDictionary
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.principals import Agent, Principal
 
-__all__ = ["MOST_BYTES", "Calls", "Transfers"]
-
 #: How large a request may be, in bytes: a frame, a body.
 MOST_BYTES = 2 * 1024 * 1024
 #: How many calls run at once, each of which may hold a connection to Redis: agents' and operators',

@@ -8,8 +8,6 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.usage import Usage
 from remoteclaw.tools.catalog import METHODS, TOOLS
 
-__all__ = ["Meters", "exposition"]
-
 
 class Meters:
     """Counts calls and wrong tokens since this gateway began."""

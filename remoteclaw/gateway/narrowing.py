@@ -18,8 +18,6 @@ from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import Method, Params
 
-__all__ = ["Narrowed", "check_method", "may_call", "no_session"]
-
 #: The parameter by which a method names a session. Without one it is about none yet, and keeps to
 #: the agents of the configuration that it is given.
 _BY_SESSION = {

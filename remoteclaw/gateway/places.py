@@ -12,8 +12,6 @@ from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID
 from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import EVERYONE, ChatPlace, SessionKey
 
-__all__ = ["conversations_at", "current_place", "place_of"]
-
 #: How names of channels look, with or without an account.
 _CHANNEL = re.compile(r"[a-z][a-z0-9_-]{1,30}(/.*)?")
 

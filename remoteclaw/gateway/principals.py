@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from remoteclaw.tools.base import SCOPES, Scope
 
-__all__ = ["Agent", "Claims", "Operator", "Principal"]
-
 
 @dataclass(frozen=True, slots=True)
 class Claims:

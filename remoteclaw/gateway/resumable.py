@@ -13,8 +13,6 @@ from remoteclaw.clock import boottime
 from remoteclaw.fleet.terminal_state import TerminalRecord
 from remoteclaw.runtimes import create_cli_runtime
 
-__all__ = ["Resumable"]
-
 #: For how long what was found holds for lists, in seconds: a cockpit asks often, of many.
 HOLDS_S = 30.0
 #: How many are remembered.

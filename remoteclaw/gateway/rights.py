@@ -9,15 +9,6 @@ from remoteclaw.fleet.caller import Caller
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import Tool
 
-__all__ = [
-    "check_allowed",
-    "check_branch",
-    "is_for_owner",
-    "may_see",
-    "may_send",
-    "subject_of_caller",
-]
-
 
 def subject_of_caller(caller: Caller) -> tool_policy.Subject:
     """Return for whom, and where, the turn that a caller is in uses tools."""

@@ -13,8 +13,6 @@ from remoteclaw.tools.terminals import Terminal
 from remoteclaw.tty.keyboard import Keyboard, Typist
 from remoteclaw.tty.pacing import MOST_VIEWERS, Pictured, Viewer, Viewers
 
-__all__ = ["EVENTS", "Room", "Watcher", "terminal_of"]
-
 #: The events of terminals.
 EVENTS = (
     "terminal.screen",

@@ -11,8 +11,6 @@ from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.session.record import read_lines
 from remoteclaw.tools.oversight import Excerpt
 
-__all__ = ["MOST_LOOKED_AT", "Found", "search_records"]
-
 #: The most sessions that a list or a search looks through.
 MOST_LOOKED_AT = 1000
 #: How much is searched at most, in bytes: that takes a quarter of a second.

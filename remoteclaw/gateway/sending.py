@@ -30,8 +30,6 @@ from remoteclaw.messages import Attachment, ChatPlace, SessionKey, file_name
 from remoteclaw.protocols import FILES
 from remoteclaw.tools.chats import Sent
 
-__all__ = ["Message", "send", "store"]
-
 #: The part of a message that the conversation of its chat is told, in characters.
 MOST_TOLD = 1000
 #: How long a call waits for the receipts of its messages, in seconds.

@@ -24,8 +24,6 @@ from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.token_file import token_files
 
-__all__ = ["serve", "served"]
-
 #: How large the head of a request may be, in bytes.
 MOST_HEAD_BYTES = 16 * 1024
 #: How long an idle connection is kept for the next request, in seconds: agents call in bursts.

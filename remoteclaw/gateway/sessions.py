@@ -8,8 +8,6 @@ from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.rights import is_for_owner
 from remoteclaw.tools.sessions import SendResult
 
-__all__ = ["answered", "current", "find", "labelled", "may_see"]
-
 
 async def find(call: Call, named: str) -> SessionView:
     """Return a session that the caller may see; others are refused as if there were none."""

@@ -27,8 +27,6 @@ from remoteclaw.tty.placed import watch_of
 from remoteclaw.tty.tale import TranscriptTale
 from remoteclaw.tty.watching import Watching
 
-__all__ = ["HeldTerminal"]
-
 #: Interval of the look at who waits, who has left and what has changed, in seconds.
 TEND_S = 1.0
 #: After how long without a sign of the program it is said that a dialog may be open, in seconds.

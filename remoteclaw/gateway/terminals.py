@@ -27,8 +27,6 @@ from remoteclaw.tty.keyboard import Typist
 from remoteclaw.tty.screen import Screen, warm_up
 from remoteclaw.tty.watching import Watching
 
-__all__ = ["NOT_OPEN", "Terminals"]
-
 #: Interval of the look at what is open on this host, in seconds, and the shortest one after news.
 LOOK_S, SOON_S = 1.0, 0.05
 #: How many times to check whether a live terminal is attached, with the pause above.

@@ -15,9 +15,7 @@ from remoteclaw.host.locks import locked, replace_file
 from remoteclaw.host.tokens import digest
 
 if TYPE_CHECKING:  # else every command would load pydantic
-    from remoteclaw.tools.catalog import Scope
-
-__all__ = ["TokenFile", "token_files"]
+    from remoteclaw.tools.base import Scope
 
 #: A token that can be used: a shorter one was typed by a person and can be guessed, a longer one is
 #: another file, put there by mistake.

@@ -11,8 +11,6 @@ from remoteclaw.fleet.request import Request
 from remoteclaw.gateway.asks import shown
 from remoteclaw.host.terminal import one_line
 
-__all__ = ["find_message", "traced"]
-
 #: How much of what was asked for is in a step, in characters.
 MOST_SHOWN = 120
 

@@ -5,8 +5,6 @@ from remoteclaw.fleet.work import WorkBelow
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.work import TreeResult, WorkItem
 
-__all__ = ["tree_of"]
-
 
 def tree_of(session_key: str, below: WorkBelow) -> TreeResult:
     """Return what works for a session; only operators may see all of it."""

@@ -18,13 +18,10 @@ from remoteclaw.holder.wire import (
     END_S,
     PROTOCOL,
     Connection,
-    LaunchFailed,
     joined,
     reap_holders,
     start_holder,
 )
-
-__all__ = ["HolderClient", "HolderLaunch", "LaunchFailed"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,20 +21,6 @@ from pathlib import Path
 from remoteclaw.clock import boot_id, boottime
 from remoteclaw.host.locks import lock
 
-__all__ = [
-    "WarmAgent",
-    "ask_for_room",
-    "holders_ended",
-    "is_terminal",
-    "listens",
-    "make_room",
-    "remove_dead_runs",
-    "run_name",
-    "terminal_run_name",
-    "terminals",
-    "warm_agents",
-]
-
 #: What the names of terminals' run directories have behind their prefix; no other name has it,
 #: because the rest of it is hexadecimal.
 TERMINAL = "tty"

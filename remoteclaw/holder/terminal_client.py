@@ -12,28 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from remoteclaw.holder.terminal_launch import TerminalLaunch, start_body
-from remoteclaw.holder.wire import (
-    ANSWER_S,
-    END_S,
-    PROTOCOL,
-    READ_BYTES,
-    Connection,
-    LaunchFailed,
-    start_holder,
-)
-
-__all__ = [
-    "ENDED",
-    "MESSAGE_BYTES",
-    "Ended",
-    "LaunchFailed",
-    "Output",
-    "Replaced",
-    "TerminalClient",
-    "TerminalLaunch",
-    "beat_terminal",
-    "end_terminal",
-]
+from remoteclaw.holder.wire import ANSWER_S, END_S, PROTOCOL, READ_BYTES, Connection, start_holder
 
 #: The input that may wait for the program, in bytes; `holder/terminal.py` has the same.
 INPUT_BYTES = 64 * 1024

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from remoteclaw.holder.wire import joined
 
-__all__ = ["TerminalLaunch", "start_body"]
-
 #: What a program has no use for, or would take for its terminal's although it is another one's.
 FOREIGN = ("STY", "TMUX", "TMUX_PANE", "LINES", "COLUMNS", "VTE_VERSION", "LC_TERMINAL")
 FOREIGN_PREFIXES = ("TERM_PROGRAM", "LC_TERMINAL_", "KITTY_", "ITERM_", "WEZTERM_", "GHOSTTY_")

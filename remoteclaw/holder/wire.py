@@ -9,18 +9,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = [
-    "ANSWER_S",
-    "END_S",
-    "PROTOCOL",
-    "READ_BYTES",
-    "Connection",
-    "LaunchFailed",
-    "joined",
-    "reap_holders",
-    "start_holder",
-]
-
 PROTOCOL = "1"
 #: The most that is read at once, in bytes: a buffer of more costs 50 µs, also for a single key.
 READ_BYTES = 65536

@@ -4,8 +4,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["MOST_PARTS", "BadSubdir", "open_below", "parts_of"]
-
 #: How deep a directory may be.
 MOST_PARTS = 32
 

@@ -21,8 +21,6 @@ import httpcore2
 from remoteclaw.host.files import UnfitFile, size_in_words
 from remoteclaw.limits import MAX_ATTACHMENT_BYTES
 
-__all__ = ["fetch", "is_public", "post"]
-
 #: How long a file may take, with all redirects, in seconds. Agents' CLIs give a call up after 60;
 #: its turn to fetch and the receipt of what is sent may take 10 of them each.
 FETCH_S = 30.0

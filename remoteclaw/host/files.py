@@ -16,17 +16,6 @@ from remoteclaw.limits import MAX_ATTACHMENT_BYTES
 if TYPE_CHECKING:  # else `send` would load pydantic
     from remoteclaw.messages import Attachment
 
-__all__ = [
-    "UnfitFile",
-    "about_file",
-    "mime_type_of",
-    "read_file",
-    "save_file",
-    "share_text",
-    "size_in_words",
-    "write_new",
-]
-
 #: First bytes of the kinds of file that are recognised by their content alone.
 _SIGNATURES = (
     ("image/png", re.compile(rb"\x89PNG\r\n\x1a\n")),

@@ -24,8 +24,6 @@ from typing import NoReturn
 
 from remoteclaw.host.process import die_with_parent, open_log, spawn, stop
 
-__all__ = ["ForkServer", "Forked", "fork", "server_command"]
-
 #: The largest order, in bytes: what a kernel lets through by default.
 MOST_BYTES = 200_000
 #: How long a server may take to end, in seconds.

@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-__all__ = ["Overloaded", "check_load"]
-
 _MEMORY = Path("/proc/meminfo")
 
 

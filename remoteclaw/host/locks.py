@@ -15,8 +15,6 @@ from pathlib import Path
 
 from remoteclaw.clock import boottime
 
-__all__ = ["is_locked", "lock", "lock_soon", "locked", "replace_file"]
-
 #: Pause between two tries to take a lock, in seconds.
 LOOK_S = 0.01
 

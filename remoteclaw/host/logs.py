@@ -11,8 +11,6 @@ from typing import Any
 
 from remoteclaw.host.terminal import in_a_line, printable
 
-__all__ = ["configure_logging", "frames_of", "logging_config", "rotate_logs"]
-
 #: A log that is larger is rotated, in bytes: some 100,000 lines.
 MOST_BYTES = 10_000_000
 

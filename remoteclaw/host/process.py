@@ -18,21 +18,6 @@ from remoteclaw.clock import boot_id, boottime
 if TYPE_CHECKING:
     from remoteclaw.host.forking import Forked
 
-__all__ = [
-    "become",
-    "die_with_parent",
-    "end_orphans",
-    "end_strays",
-    "identity",
-    "is_alive",
-    "open_log",
-    "read_beginning",
-    "read_output",
-    "run_to_end",
-    "spawn",
-    "stop",
-]
-
 _PR_SET_PDEATHSIG = 1
 #: Looked up once: between fork and exec nothing should have to be found.
 _prctl = ctypes.CDLL(None).prctl

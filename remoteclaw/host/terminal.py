@@ -9,8 +9,6 @@ characters are shown as JSON writes them, `\\u001b`, so JSON that is printed sta
 import getpass
 import re
 
-__all__ = ["fenced", "in_a_line", "login_name", "one_line", "printable"]
-
 #: Controls apart from tab and newline, marks of direction, ends of lines, what has no width, halves
 #: of UTF-16 pairs, and tags, with which a text is hidden in another one.
 _UNSEEN = (

@@ -5,17 +5,6 @@ import hmac
 import re
 import secrets
 
-__all__ = [
-    "AGENT_PREFIX",
-    "OPERATOR_PREFIX",
-    "digest",
-    "is_same",
-    "new_agent_token",
-    "new_operator_token",
-    "sid_of",
-    "token_id_of",
-]
-
 #: How a token begins. What follows says whose it is, and then comes what is secret of it.
 AGENT_PREFIX, OPERATOR_PREFIX = "rca_", "rct_"
 _AGENT_TOKEN = re.compile(rf"{AGENT_PREFIX}([0-9a-f]{{32}})_[0-9a-f]{{64}}")

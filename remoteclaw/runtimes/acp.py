@@ -12,8 +12,6 @@ from remoteclaw.runtimes.acp_turn import LogNote
 from remoteclaw.runtimes.base import BaseRuntime
 from remoteclaw.runtimes.wire import text
 
-__all__ = ["AcpRuntime"]
-
 
 class AcpRuntime(BaseRuntime):
     """Any agent that speaks ACP. Each default fits agents that nothing is known of."""

@@ -19,8 +19,6 @@ from remoteclaw.runtimes.wire import mapping, text
 if TYPE_CHECKING:
     from remoteclaw.runtimes.acp import AcpRuntime
 
-__all__ = ["AcpAside", "AsideSessions"]
-
 #: What a copy of a conversation at work says of its last turn, it says wrongly.
 _AT_WORK = (
     "(This is a copy of the conversation, made while its last message is being worked on. That "

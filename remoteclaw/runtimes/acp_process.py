@@ -21,8 +21,6 @@ from remoteclaw.runtimes.wire import mapping, text
 if TYPE_CHECKING:
     from remoteclaw.runtimes.acp import AcpRuntime
 
-__all__ = ["AcpProcess"]
-
 #: The version of the protocol.
 PROTOCOL = 1
 #: The error of an agent without a sign-in.

@@ -8,8 +8,6 @@ from remoteclaw.messages import McpServerConfig
 from remoteclaw.runtimes.base import server_environment
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
-__all__ = ["Request", "described", "mode_request", "model_of", "model_request"]
-
 #: A method and its parameters.
 Request = tuple[str, dict[str, Any]]
 

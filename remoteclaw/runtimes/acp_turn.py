@@ -29,8 +29,6 @@ from remoteclaw.runtimes.wire import count, mapping, mappings, text
 if TYPE_CHECKING:
     from remoteclaw.runtimes.acp import AcpRuntime
 
-__all__ = ["AcpTurn", "LogNote", "commands_of", "deny", "failure"]
-
 #: The answer to a request that gets no decision.
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
 #: The kind of option that carries out a decision: an agent's "always" may be for ever.

@@ -26,8 +26,6 @@ from remoteclaw.runtimes.patience import Patience
 from remoteclaw.runtimes.prose import Prose
 from remoteclaw.runtimes.wire import Messages, UnreadableLine
 
-__all__ = ["CliProcess", "CliTurn", "next_of_start"]
-
 #: Time limit for ending an aside, in seconds: the CLI may not read.
 STOP_S = 1.0
 

@@ -10,8 +10,6 @@ from typing import Generic, TypeVar
 from remoteclaw.errors import AsideFailed
 from remoteclaw.runtimes.wire import Messages, UnreadableLine
 
-__all__ = ["CliAside", "SharedMessages"]
-
 #: How many messages an aside reads ahead of a turn that doesn't take them: memory is bounded.
 MOST_AHEAD = 100
 

@@ -18,8 +18,6 @@ from remoteclaw.protocols import (
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.programs import find_program
 
-__all__ = ["BaseRuntime", "inherit", "parted", "server_environment", "with_point"]
-
 #: The variables that any program may need: places, the user, the network.
 _COMMON = frozenset(
     "HOME PATH SHELL USER LOGNAME LANG LANGUAGE TZ TERM TMPDIR "

@@ -31,8 +31,6 @@ from remoteclaw.runtimes.claude_terminal import ClaudeTerminal
 from remoteclaw.runtimes.claude_turn import ID, ClaudePeer, ClaudeTurn, Conversation
 from remoteclaw.runtimes.wire import mapping, text
 
-__all__ = ["ClaudeProcess", "ClaudeRuntime"]
-
 #: The longest wait for claude's MCP servers, in seconds. Claude itself gives each server 30 s, then
 #: goes on without the server and says so.
 MCP_START_S = 60.0

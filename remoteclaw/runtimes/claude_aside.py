@@ -11,8 +11,6 @@ from remoteclaw.runtimes.claude_cost import Costs
 from remoteclaw.runtimes.claude_turn import ClaudePeer
 from remoteclaw.runtimes.wire import mapping, text
 
-__all__ = ["ClaudeAside"]
-
 #: What claude itself says, as if it were an answer, where the model has given none.
 _NO_ANSWER = re.compile(
     r"(Please run /login · |Failed to authenticate\. )?API Error: |Invalid API key · "

@@ -18,8 +18,6 @@ from remoteclaw.protocols import Decision
 from remoteclaw.runtimes.claude_turn import PLAN, QUESTION, intent_of
 from remoteclaw.runtimes.wire import count, mapping, text
 
-__all__ = ["WAIT_S", "ClaudeAsks", "asking_hook"]
-
 #: How long claude waits for the hook, in seconds: as long as a dialog may stay. More than 24 days
 #: are, in milliseconds, too much for its timers, which are over at once then.
 WAIT_S = 7 * 86_400

@@ -13,8 +13,6 @@ from remoteclaw.events import AgentUsage
 from remoteclaw.runtimes.claude_progress import usage_of
 from remoteclaw.runtimes.wire import count, mapping
 
-__all__ = ["Costs"]
-
 
 @dataclass
 class Costs:

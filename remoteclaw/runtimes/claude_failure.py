@@ -8,8 +8,6 @@ from remoteclaw.events import ErrorEvent
 from remoteclaw.runtimes.retry_time import retry_at_ms
 from remoteclaw.runtimes.wire import count, mapping, text
 
-__all__ = ["Failures", "complaint"]
-
 #: Claude's names of failures, in the message that replaces the model's.
 _KINDS = {
     "authentication_failed": ErrorCategory.AUTH,

@@ -9,8 +9,6 @@ from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import FILES, AgentSpec
 from remoteclaw.runtimes.base import parted, server_environment
 
-__all__ = ["PLANNING", "SETTINGS", "common_options", "environment_of", "server_of"]
-
 #: The names of models that claude is asked for, as it gives them itself: `claude-opus-4-8[1m]`.
 _MODEL = re.compile(r"[A-Za-z0-9][\w.:/@-]*(\[\w+\])?")
 #: The beginning of the note of a process that was in plan mode.

@@ -6,8 +6,6 @@ from typing import Any
 from remoteclaw.events import AgentEvent, AgentUsage, PlanEvent, PlanStep, UsageEvent
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
-__all__ = ["Plan", "TokensSoFar", "usage_of"]
-
 #: How many tasks are kept: claude may make any number, and people see the first few.
 MOST_TASKS = 50
 

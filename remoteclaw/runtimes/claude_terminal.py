@@ -31,8 +31,6 @@ from remoteclaw.runtimes.claude_turn import ID
 from remoteclaw.runtimes.terminal import BaseWatch, LineFile, RecordTranscript, record_of, telling
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
-__all__ = ["ClaudeTerminal", "ClaudeWatch"]
-
 #: The file to which the hooks append, in the run directory.
 NOTES = "notes"
 #: How long claude waits for a hook, in seconds: they run one after the other, so that what they

@@ -18,8 +18,6 @@ from remoteclaw.events import (
 from remoteclaw.runtimes.prose import Prose
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
-__all__ = ["AnswerReading"]
-
 
 class AnswerReading:
     """The answer to one message of ours, as far as it was read."""

@@ -10,8 +10,6 @@ from remoteclaw.runtimes.past import without_header
 from remoteclaw.runtimes.terminal import LineFile, moment_of, record_of, telling
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
-__all__ = ["Interruptions", "items_of", "projects_of"]
-
 #: What claude writes into a conversation when a person has stopped it.
 _INTERRUPTED = "[Request interrupted by user"
 _COMMAND = re.compile(r"\s*<command-name>(.*?)</command-name>.*?<command-args>(.*?)</command-args>")

@@ -29,8 +29,6 @@ from remoteclaw.runtimes.claude_text import AnswerReading
 from remoteclaw.runtimes.questions import questions_of
 from remoteclaw.runtimes.wire import Lines, count, mapping, text
 
-__all__ = ["ID", "ClaudePeer", "ClaudeTurn", "Conversation"]
-
 #: The last block of text of every message. Claude takes only the last block for a person's typing,
 #: in which it replaces `@/any/file` by the file, whatever the agent is allowed to read, and takes
 #: `/name` for a command.

@@ -30,8 +30,6 @@ from remoteclaw.runtimes.codex_turn import CodexTurn, deny, tokens_of
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import mapping, text
 
-__all__ = ["CodexProcess", "CodexRuntime"]
-
 #: The message to a resumed thread, which keeps its first system prompt.
 _INSTRUCTIONS = "These instructions replace those from the beginning of the conversation:\n\n{}"
 

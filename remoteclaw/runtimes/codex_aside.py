@@ -12,8 +12,6 @@ from remoteclaw.runtimes.codex_turn import deny
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import mapping, text
 
-__all__ = ["CodexAside"]
-
 #: The items of a turn in which no tool is used.
 _WORDS = frozenset(("userMessage", "agentMessage", "reasoning", "contextCompaction"))
 

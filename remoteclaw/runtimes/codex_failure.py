@@ -7,8 +7,6 @@ from remoteclaw.events import ErrorEvent
 from remoteclaw.runtimes.retry_time import retry_at_ms
 from remoteclaw.runtimes.wire import count, mapping, text
 
-__all__ = ["failure_of"]
-
 _CATEGORIES = {
     "contextWindowExceeded": ErrorCategory.CONTEXT_OVERFLOW,
     "sessionBudgetExceeded": ErrorCategory.BILLING,

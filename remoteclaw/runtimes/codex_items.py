@@ -5,8 +5,6 @@ from typing import Any
 from remoteclaw.events import PlanEvent, PlanStep
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
-__all__ = ["TOOLS", "output_of", "plan_of", "use_of"]
-
 #: Items that are tools.
 TOOLS = frozenset(("commandExecution", "fileChange", "mcpToolCall", "webSearch", "imageView"))
 

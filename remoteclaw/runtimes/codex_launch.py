@@ -3,8 +3,6 @@
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes.codex_thread import APPROVAL, own_settings, servers_of, trust_of
 
-__all__ = ["HEADERS", "common_options"]
-
 #: The beginning of the names of variables with headers for MCP servers, in a terminal.
 HEADERS = "REMOTECLAW_HEADER_"
 #: The variables that codex withholds from its commands.

@@ -9,8 +9,6 @@ from pathlib import Path
 from remoteclaw.runtimes.jsonrpc import RpcMessage
 from remoteclaw.runtimes.wire import text
 
-__all__ = ["command_of", "only_looks"]
-
 #: Programs that only read, with the options that they may have, each as a pattern.
 _READERS = {
     "cat": r"-n",

@@ -13,8 +13,6 @@ from remoteclaw.runtimes.past import without_header
 from remoteclaw.runtimes.terminal import LineFile, moment_of, record_of, telling
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
-__all__ = ["LastTurn", "OpenRollouts", "finder", "items_of", "sessions_of", "thread_in"]
-
 _ROLLOUT = re.compile(r"rollout-.*-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -24,8 +24,6 @@ from remoteclaw.runtimes.codex_thread import server_of
 from remoteclaw.runtimes.terminal import RecordTranscript
 from remoteclaw.runtimes.terminal_notes import NotedWatch, TerminalNotes
 
-__all__ = ["CodexTerminal", "CodexWatch"]
-
 #: The variable by which its process is known: its run directory.
 MARK = "REMOTECLAW_TERMINAL"
 #: How often its open files are looked at, in seconds.

@@ -14,19 +14,6 @@ from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes.base import server_environment
 from remoteclaw.runtimes.wire import mapping
 
-__all__ = [
-    "APPROVAL",
-    "INSTRUCTIONS",
-    "MCP_START_S",
-    "aside_of",
-    "limits_of",
-    "own_settings",
-    "server_of",
-    "servers_of",
-    "thread_of",
-    "trust_of",
-]
-
 #: The longest wait for codex' MCP servers, ours and codex' own for each, in seconds.
 MCP_START_S = 30
 #: The longest time that it waits for a tool, in seconds: one of ours may wait for another agent.

@@ -31,8 +31,6 @@ from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.questions import questions_of
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
-__all__ = ["CodexTurn", "deny", "tokens_of"]
-
 #: The requests for answers to its own questions, and to do more in this turn than its sandbox lets
 #: it; the latter is behind a feature of codex' own, `request_permissions_tool`.
 _QUESTIONS = "item/tool/requestUserInput"

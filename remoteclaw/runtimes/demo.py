@@ -28,8 +28,6 @@ from remoteclaw.runtimes.asides import CliAside
 from remoteclaw.runtimes.base import BaseRuntime
 from remoteclaw.runtimes.wire import Lines, count, mapping, text
 
-__all__ = ["DemoProcess", "DemoRuntime"]
-
 COMMAND = (sys.executable, "-I", "-S", str(Path(__file__).with_name("demo_agent.py")))
 
 

@@ -33,8 +33,6 @@ from remoteclaw.runtimes.gemini_terminal import GeminiTerminal
 from remoteclaw.runtimes.retry_time import retry_at_ms
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
-__all__ = ["GeminiRuntime", "trust_problem"]
-
 #: The paths that it obeys in a workspace that it trusts: settings, policies, hooks, commands,
 #: agents and skills; environments, which it also looks for in all directories above.
 _OBEYED = (".gemini", ".agents", ".env")

@@ -24,8 +24,6 @@ from remoteclaw.runtimes.terminal import (
 )
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
-__all__ = ["GeminiTranscript", "chat_files", "homes", "is_resumable"]
-
 #: The beginning of what gemini tells its model of the workspace.
 _CONTEXT = "<session_context>"
 #: The variables that name gemini's home, the one that counts first.

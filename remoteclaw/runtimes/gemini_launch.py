@@ -4,8 +4,6 @@ from collections.abc import Collection
 
 from remoteclaw.protocols import AgentSpec
 
-__all__ = ["common_options", "environment_of"]
-
 
 def common_options(spec: AgentSpec, servers: Collection[str]) -> list[str]:
     """Return the options of the model, and of MCP servers: it may have `servers` of ours."""

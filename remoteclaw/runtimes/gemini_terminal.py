@@ -17,8 +17,6 @@ from remoteclaw.runtimes.gemini_chats import GeminiTranscript, chat_files, is_re
 from remoteclaw.runtimes.gemini_launch import common_options, environment_of
 from remoteclaw.runtimes.terminal_notes import NotedWatch, TerminalNotes
 
-__all__ = ["GeminiTerminal", "GeminiWatch"]
-
 #: What the sign at the beginning of its title says.
 _SIGNS: Mapping[str, Activity] = {"◇": "idle", "✦": "busy", "⏲": "busy", "✋": "waiting"}
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -7,8 +7,6 @@ from typing import Any
 from remoteclaw.protocols import AgentPipes
 from remoteclaw.runtimes.wire import Lines, mapping, text
 
-__all__ = ["RpcError", "RpcMessage", "RpcPeer"]
-
 #: The error for a request with an unknown method.
 METHOD_NOT_FOUND = -32601
 

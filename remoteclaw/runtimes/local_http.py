@@ -13,8 +13,6 @@ from typing import Any
 
 import orjson
 
-__all__ = ["LocalServer"]
-
 #: How long an answer may take, in seconds. A server that has just begun to listen leaves some
 #: without one for ever.
 ANSWER_S = 2.0

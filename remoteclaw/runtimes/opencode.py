@@ -15,8 +15,6 @@ from remoteclaw.runtimes.opencode_config import ASIDE, configured, with_configur
 from remoteclaw.runtimes.opencode_terminal import OpencodeTerminal
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
-__all__ = ["OpencodeRuntime"]
-
 #: The failures after which it repeats a request. It reports the others itself.
 _REPEATED = (ErrorCategory.RETRYABLE, ErrorCategory.USAGE_LIMIT, ErrorCategory.UNREACHABLE)
 #: A field of its log.

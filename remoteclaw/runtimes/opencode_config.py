@@ -18,8 +18,6 @@ from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.protocols import FILES, AgentSpec
 from remoteclaw.runtimes.wire import mapping, text
 
-__all__ = ["ASIDE", "CONFIG", "configured", "plugin_problem", "with_configuration"]
-
 #: The variable with a configuration that overrides its files.
 CONFIG = "OPENCODE_CONFIG_CONTENT"
 #: The mode for questions beside a turn: it has all tools, so that the model's provider reads the

@@ -17,8 +17,6 @@ from remoteclaw.runtimes.past import without_header
 from remoteclaw.runtimes.terminal import telling
 from remoteclaw.runtimes.wire import count, mapping, text
 
-__all__ = ["OpencodeTranscript", "begun_with", "database"]
-
 #: How many messages are looked at with one read.
 MOST_MESSAGES = 100
 #: How long a reader waits for a writer, in seconds.

@@ -26,8 +26,6 @@ from remoteclaw.runtimes.terminal import telling
 from remoteclaw.runtimes.terminal_notes import NotedWatch, TerminalNotes
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
-__all__ = ["OpencodeTerminal", "OpencodeWatch"]
-
 USER = "opencode"
 HOST = "127.0.0.1"
 #: Its titles, once its screen is drawn: "OpenCode", and "OC | " before that of a conversation.

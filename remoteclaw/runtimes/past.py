@@ -21,8 +21,6 @@ import orjson
 from remoteclaw.clock import now_ms
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
-__all__ = ["MOST_NOTES", "PastConversation", "past_conversations", "title_of", "without_header"]
-
 #: How many are looked at, newest first: codex has those of all workspaces in one place.
 MOST_FILES = 300
 #: How much of a conversation is read for its title, in bytes and lines.

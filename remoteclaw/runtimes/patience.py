@@ -18,8 +18,6 @@ from remoteclaw.events import (
     ToolUseEvent,
 )
 
-__all__ = ["Patience"]
-
 #: The longest wait while the turn has said and done nothing, in seconds: two or three retries.
 FRESH_S = 15.0
 #: The longest wait once it has, in seconds: its work would be lost. A minute's quota comes back.

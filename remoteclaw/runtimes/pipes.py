@@ -12,8 +12,6 @@ import orjson
 
 from remoteclaw.protocols import LOG_LINE
 
-__all__ = ["LinePipes"]
-
 #: The size of one read, in bytes.
 READ_BYTES = 256 * 1024
 #: The longest line that is kept, in bytes: claude repeats a whole answer in one line.

@@ -9,8 +9,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["find_program"]
-
 #: The first bytes of a program that needs no interpreter.
 _ELF = b"\x7fELF"
 

@@ -2,8 +2,6 @@
 
 from remoteclaw.events import AgentEvent, TextEvent, TextResetEvent
 
-__all__ = ["Prose"]
-
 
 class Prose:
     """The text of one turn. A block that turns out to be none can be taken back."""

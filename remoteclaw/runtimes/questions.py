@@ -6,8 +6,6 @@ from typing import Any
 from remoteclaw.events import Question
 from remoteclaw.runtimes.wire import mappings, text
 
-__all__ = ["questions_of"]
-
 
 def questions_of(asked: Mapping[str, Any]) -> tuple[Question, ...]:
     """Return what an agent asks a person."""

@@ -6,8 +6,6 @@ Where a CLI has a field for it, the field counts.
 import re
 import time
 
-__all__ = ["retry_at_ms"]
-
 #: "retry in 33.5s", "Suggested retry after 60s", "Retrying after 5293ms", "try again in 2 hours".
 _IN = re.compile(
     r"\b(?:retry(?:ing)?|try again) (?:in|after) "

@@ -16,16 +16,6 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.protocols import Activity, Decision, Transcript, TranscriptItem
 from remoteclaw.runtimes.wire import UnreadableLine, decode, mapping
 
-__all__ = [
-    "BaseWatch",
-    "LineFile",
-    "RecordTranscript",
-    "moment_of",
-    "one_line",
-    "record_of",
-    "telling",
-]
-
 #: The longest line that is read; of a longer one nothing is. In bytes.
 LINE_BYTES = 32 * 1024 * 1024
 #: How much one call reads: about so many bytes, and so many items of a transcript.

@@ -10,8 +10,6 @@ from remoteclaw.host.files import write_new
 from remoteclaw.runtimes.terminal import BaseWatch, LineFile, record_of
 from remoteclaw.runtimes.wire import count, text
 
-__all__ = ["NotedWatch", "TerminalNotes"]
-
 
 class TerminalNotes:
     """A file of JSON objects, a line each, for this user alone; a later word counts."""

@@ -12,8 +12,6 @@ import orjson
 
 from remoteclaw.protocols import AgentPipes
 
-__all__ = ["Lines", "Messages", "UnreadableLine", "count", "decode", "mapping", "mappings", "text"]
-
 _M = TypeVar("_M")
 
 

@@ -27,8 +27,6 @@ from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.runtimes.pipes import LinePipes
 from remoteclaw.session.launch import launch_agent
 
-__all__ = ["AgentKeeper"]
-
 #: Returns the MCP server that has these tools; None if it can't be reached.
 ToolServer = Callable[[Collection[str]], Awaitable[McpServerConfig | None]]
 

@@ -28,8 +28,6 @@ from remoteclaw.session.record import digest
 from remoteclaw.session.retry import REPEATED, SHORT_MS, again_at_ms, postponement
 from remoteclaw.session.working import keep_noting
 
-__all__ = ["Asking"]
-
 
 class Asking:
     """Asks the agent of one session under one lease."""

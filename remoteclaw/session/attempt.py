@@ -15,8 +15,6 @@ from remoteclaw.session.permission import Permissions
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.steering import Steering
 
-__all__ = ["Attempt", "Progress"]
-
 
 class Progress:
     """The phases of one attempt: `spawned`, `output`, `tool`."""

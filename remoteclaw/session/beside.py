@@ -43,8 +43,6 @@ from remoteclaw.session.steering import Steering
 from remoteclaw.tasks.branches import move_to_branch
 from remoteclaw.tasks.entries import in_outcome
 
-__all__ = ["Beside"]
-
 #: How many messages are answered beside one turn: then the others wait, as agents that are asked
 #: beside their work without end come to nothing.
 MOST_ASIDES = 20

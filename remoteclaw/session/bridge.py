@@ -21,8 +21,6 @@ from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.tool_access import ToolAccess
 from remoteclaw.tools.catalog import TOOLS
 
-__all__ = ["SessionBridge", "open_bridge"]
-
 log = logging.getLogger(__name__)
 
 

@@ -33,8 +33,6 @@ from remoteclaw.session.terminal import TerminalOpening
 from remoteclaw.session.terminal_end import end_left
 from remoteclaw.session.turn import TurnRunner
 
-__all__ = ["Drain"]
-
 #: How often a lingering drain asks whether its worker is leaving, in seconds.
 LINGER_STEP_S = 1.0
 #: After so many seconds, a session whose entries need a newer worker is offered again.

@@ -28,8 +28,6 @@ from remoteclaw.session.queue import BatchStep
 from remoteclaw.session.record import lines_of
 from remoteclaw.tasks.entries import in_outcome, result_of
 
-__all__ = ["Ending", "finish", "without_agent"]
-
 #: How much of a CLI's own words an outcome keeps for operators, in characters.
 DETAIL = 500
 #: What an outcome says of a turn that ended with an error; of any other error, "failed".

@@ -6,8 +6,6 @@ from remoteclaw.fleet.inbound import NewerEntry, RawEntry, decode_entry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import ChannelMessage, Deliver, Entry, SessionKey
 
-__all__ = ["decode", "decode_all", "read_inbox"]
-
 
 async def read_inbox(lease: Lease) -> list[Entry]:
     """Return entries that wait, oldest first; a damaged one is returned alone.

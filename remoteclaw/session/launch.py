@@ -11,13 +11,12 @@ from pathlib import Path
 from remoteclaw.config.home import Home, private_directory
 from remoteclaw.config.model import FleetConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, StateDirectoryError
-from remoteclaw.holder.client import HolderClient, HolderLaunch, LaunchFailed
+from remoteclaw.holder.client import HolderClient, HolderLaunch
 from remoteclaw.holder.runs import make_room, run_name
+from remoteclaw.holder.wire import LaunchFailed
 from remoteclaw.host.files import share_text
 from remoteclaw.protocols import FILES, AgentSpec
 from remoteclaw.runtimes import create_cli_runtime
-
-__all__ = ["LIFELINE", "UP_PREFIX", "Launched", "launch_agent"]
 
 #: Where `up` tells its workers' agents that they belong to it.
 LIFELINE = "REMOTECLAW_LIFELINE"

@@ -10,15 +10,6 @@ from remoteclaw.fleet.moves import MovedEnd, Moves
 from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, SessionKey, Turn
 from remoteclaw.session.attempt import Attempt
 
-__all__ = [
-    "ENDED_ABOVE",
-    "answered_by",
-    "moved_end",
-    "moved_entry",
-    "say_that_it_ended",
-    "with_end",
-]
-
 ENDED_ABOVE = "(Our conversation has ended since you asked this.)"
 #: The part of a message and of its answer that the conversation is told, in characters.
 MOST_TOLD = 4000

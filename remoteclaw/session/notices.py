@@ -9,22 +9,6 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayload, Turn
 from remoteclaw.profiles import profile_of
 
-__all__ = [
-    "COMMAND_DONE",
-    "CONTEXT_LOST",
-    "NOTHING_RUNS",
-    "NOTHING_SAID",
-    "RESET",
-    "SECOND_TRY",
-    "TOO_MANY",
-    "failed_result",
-    "notice_result",
-    "stop_result",
-    "superseded",
-    "waiting_for_person",
-    "with_notice",
-]
-
 SECOND_TRY = "(I was interrupted while I worked on this. Here is my second try.)"
 CONTEXT_LOST = "(I no longer have our earlier conversation, and go on from what was noted of it.)"
 NOTHING_RUNS = "Nothing is running now."

@@ -27,8 +27,6 @@ from remoteclaw.host.terminal import fenced
 from remoteclaw.messages import Turn, people_of
 from remoteclaw.protocols import Decision
 
-__all__ = ["Permissions", "denial_by", "rule_of", "tool_of", "words_of"]
-
 #: After so many denials of a tool in a turn, nobody is asked for it again.
 MOST_DENIALS = 3
 #: How often a turn looks whether its worker is needed while another one has let its own go, in

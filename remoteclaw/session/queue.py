@@ -17,27 +17,6 @@ from remoteclaw.fleet.lease import READ_ALL
 from remoteclaw.fleet.turn import Batch, Finished
 from remoteclaw.messages import Entry, Turn, stream_order
 
-__all__ = [
-    "BatchStep",
-    "Newcomer",
-    "Next",
-    "NextBatch",
-    "Reaction",
-    "after_turn",
-    "asks_beside",
-    "batch_step",
-    "gathering_pause_s",
-    "may_be_joined",
-    "may_be_postponed",
-    "newcomer",
-    "next_batch",
-    "reaction",
-    "settling_pause_s",
-    "takes_asides",
-    "takes_newcomers",
-    "typing_pause_s",
-]
-
 #: After so many failed attempts a batch becomes a dead letter.
 MOST_ATTEMPTS = 3
 #: A session's share: after so many turns, or so many seconds, other sessions that wait go first.

@@ -28,16 +28,6 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, ToolCall, Turn
 from remoteclaw.protocols import TranscriptItem
 
-__all__ = [
-    "as_markdown",
-    "count_messages",
-    "digest",
-    "lines_of",
-    "lines_of_aside",
-    "lines_of_terminal",
-    "read_lines",
-]
-
 #: How much of one message is kept, in characters: its beginning and its end.
 MOST_TEXT = 8_000
 #: How many of a turn's tool calls are kept: the last ones.

@@ -20,8 +20,6 @@ from remoteclaw.messages import ReplyPayload, ToolCall, Turn, origin_of
 from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import Place
 
-__all__ = ["TurnReply"]
-
 #: How often live text is written again that stays the same, in seconds: before it is forgotten.
 AGAIN_S = LIVE_MS / 3 / 1000
 #: How long live text may be that is shown as often as the channel takes it, in characters.

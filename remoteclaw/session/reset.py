@@ -12,8 +12,6 @@ from remoteclaw.fleet.commands import command_of
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import Entry
 
-__all__ = ["BY_AGE", "Resets"]
-
 #: Why a conversation ends by itself.
 BY_AGE = ("daily", "idle")
 

@@ -14,8 +14,6 @@ from remoteclaw.fleet.turn import Postponement
 from remoteclaw.messages import AgentDeliveryResult
 from remoteclaw.session.reply import TurnReply
 
-__all__ = ["REPEATED", "SHORT_MS", "again_at_ms", "postponement"]
-
 #: Failures after which another agent process is asked at once: the one before was ending already,
 #: no longer knew the conversation, or the conversation had become too long.
 REPEATED = frozenset(

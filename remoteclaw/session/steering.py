@@ -9,8 +9,6 @@ from remoteclaw.messages import Entry
 from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.queue import Newcomer, newcomer
 
-__all__ = ["Steering"]
-
 #: How many messages one turn takes up at most: then it is the other sessions' turn as well.
 MOST_STEERED = 20
 

@@ -20,9 +20,10 @@ from remoteclaw.fleet.lease import KILL_AT, Lease
 from remoteclaw.fleet.terminal_state import Place
 from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.fleet.terminals import Terminals
-from remoteclaw.holder.client import LaunchFailed
 from remoteclaw.holder.runs import terminal_run_name
-from remoteclaw.holder.terminal_client import ENDED, Ended, Output, TerminalClient, TerminalLaunch
+from remoteclaw.holder.terminal_client import ENDED, Ended, Output, TerminalClient
+from remoteclaw.holder.terminal_launch import TerminalLaunch
+from remoteclaw.holder.wire import LaunchFailed
 from remoteclaw.host.below import BadSubdir, open_below
 from remoteclaw.host.load import Overloaded, check_load
 from remoteclaw.host.process import end_orphans
@@ -33,8 +34,6 @@ from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.launch import LIFELINE, UP_PREFIX
 from remoteclaw.session.terminal_end import found
-
-__all__ = ["TerminalOpening"]
 
 #: How long a worker stays with a program that starts, in seconds, and how long it has to be quiet
 #: to count as started: so no more than the workers start at once.

@@ -20,8 +20,6 @@ from remoteclaw.fleet.terminal_state import Held
 from remoteclaw.protocols import Decision, TerminalWatch
 from remoteclaw.session.permission import denial_by, rule_of, tool_of, words_of
 
-__all__ = ["TerminalAsks"]
-
 ANSWERED = "It was answered in the terminal."
 #: How long a request is open, in milliseconds: longer than any program asks. It ends with the
 #: dialog, or with the terminal's turn.

@@ -26,8 +26,6 @@ from remoteclaw.tty import handover
 from remoteclaw.tty.placed import transcript_of, watch_of
 from remoteclaw.tty.tale import TranscriptTale, is_of_now
 
-__all__ = ["Found", "SettledTerminal", "end_left", "found", "settle"]
-
 #: How long what a CLI's own notes say is read after its end, in seconds.
 NOTES_S = 0.5
 #: How many items of a transcript are taken into the record.

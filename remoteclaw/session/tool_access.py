@@ -14,8 +14,6 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.messages import McpServerConfig
 
-__all__ = ["ToolAccess"]
-
 #: Timeout of a connection to the gateway, in seconds: it is on this machine.
 REACH_S = 1.0
 

@@ -37,8 +37,6 @@ from remoteclaw.session.steering import Steering
 from remoteclaw.session.terminal import TerminalOpening
 from remoteclaw.session.terminal_end import settle
 
-__all__ = ["TurnRunner"]
-
 #: How far an attempt has come that has not reached an agent.
 NOT_ASKED = ("", "accepted", "postponed")
 

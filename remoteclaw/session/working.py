@@ -9,8 +9,6 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.host.terminal import one_line
 from remoteclaw.session.reply import TurnReply
 
-__all__ = ["keep_noting"]
-
 #: The least pause between two notes, in seconds.
 EVERY_S = 2.0
 #: How much is kept of the tool and its argument, and of what was said, in characters.

@@ -13,8 +13,6 @@ from remoteclaw.fleet.work import WorkTrees
 from remoteclaw.messages import Entry, Moved, Said
 from remoteclaw.runtimes import create_cli_runtime
 
-__all__ = ["conversation_now", "copyable", "move_to_branch"]
-
 #: How many digits of a message's hash are the name of its branch.
 TASK_DIGITS = 16
 #: How much a branch is told of the turn that its conversation is in: the newest messages, and the

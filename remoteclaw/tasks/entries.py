@@ -25,14 +25,6 @@ from remoteclaw.messages import (
 )
 from remoteclaw.tasks.branches import conversation_now
 
-__all__ = [
-    "in_outcome",
-    "message_between",
-    "provenance_of_message",
-    "provenance_of_task",
-    "result_of",
-]
-
 
 def message_between(
     sender: SessionKey | None, target: SessionKey, text: str, *, name: str

@@ -18,8 +18,6 @@ from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.branches import copyable
 from remoteclaw.tasks.entries import message_between, provenance_of_task
 
-__all__ = ["check_depth", "check_direction", "check_hops", "spawn"]
-
 
 async def spawn(
     fleet: Fleet,

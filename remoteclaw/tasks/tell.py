@@ -16,8 +16,6 @@ from remoteclaw.fleet.state import STATE_MS
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.entries import message_between, provenance_of_task
 
-__all__ = ["Told", "tell"]
-
 #: How long a running turn may take to take an entry in, in seconds: it hears of it at once, and
 #: what it takes in later is said to wait, which is no less true.
 JOIN_S = 2.0

@@ -6,8 +6,6 @@ from pydantic import Field
 
 from remoteclaw.tools.base import Id, Method, Params, Result
 
-__all__ = ["METHODS", "Ask", "AsksResult"]
-
 
 class AsksParams(Params):
     all: bool = False

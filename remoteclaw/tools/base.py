@@ -8,23 +8,6 @@ from pydantic.alias_generators import to_camel
 
 from remoteclaw.described import DescribedModel
 
-__all__ = [
-    "SCOPES",
-    "ChatId",
-    "Effect",
-    "Limit",
-    "MessageId",
-    "Method",
-    "NoParams",
-    "Params",
-    "Result",
-    "Scope",
-    "Target",
-    "Text",
-    "Tool",
-    "check_characters",
-]
-
 #: What an operator's token may do; each includes those before it. `terminal` is a shell: who types
 #: into an agent's own program may have it run any command.
 Scope = Literal["read", "write", "terminal", "admin"]

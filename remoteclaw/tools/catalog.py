@@ -23,9 +23,7 @@ from remoteclaw.tools import (
     web,
     work,
 )
-from remoteclaw.tools.base import Method, Params, Result, Scope, Tool
-
-__all__ = ["METHODS", "TOOLS", "Method", "Params", "Result", "Scope", "Tool"]
+from remoteclaw.tools.base import Method, Tool
 
 #: Every method by its name.
 METHODS: Mapping[str, Method] = {

@@ -7,8 +7,6 @@ from pydantic import Field
 
 from remoteclaw.tools.base import ChatId, Id, MessageId, Params, Result, Target, Text, Tool
 
-__all__ = ["METHODS"]
-
 #: How many chats one broadcast reaches at most.
 MAX_TARGETS = 20
 #: A path or an address.

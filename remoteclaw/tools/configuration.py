@@ -7,8 +7,6 @@ from pydantic import Field
 
 from remoteclaw.tools.base import Id, Method, NoParams, Params, Result, Tool
 
-__all__ = ["METHODS"]
-
 
 class ConfigGetParams(Params):
     key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,200}$")] | None = None

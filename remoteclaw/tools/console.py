@@ -7,8 +7,6 @@ from pydantic import Field
 from remoteclaw.tools.base import Id, Method, Params, Result
 from remoteclaw.tools.sessions import MAX_WAIT_S, SessionKeyText
 
-__all__ = ["METHODS"]
-
 Blob = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 #: What the vocabulary takes (`messages.MAX_TEXT_BYTES`), which says so in its own words.
 MAX_CHARS = 1024 * 1024

@@ -7,8 +7,6 @@ from pydantic import Field, model_validator
 
 from remoteclaw.tools.base import Id, Limit, NoParams, Params, Result, Text, Tool
 
-__all__ = ["METHODS", "CronJob", "JobPatch", "JobSpec", "Schedule"]
-
 JobId = Annotated[
     str, Field(pattern=r"^[0-9a-f]{16}$", description="The job's id, from cron_list.")
 ]

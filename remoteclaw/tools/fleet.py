@@ -4,8 +4,6 @@ from typing import Literal
 
 from remoteclaw.tools.base import Id, Limit, Method, NoParams, Params, Result
 
-__all__ = ["METHODS"]
-
 
 class Lane(Result):
     name: str

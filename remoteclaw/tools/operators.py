@@ -7,8 +7,6 @@ from pydantic import Field
 from remoteclaw.tools.base import Id, Method, NoParams, Params, Result, Text
 from remoteclaw.tools.sessions import MAX_WAIT_S, SendResult, SessionKeyText
 
-__all__ = ["METHODS"]
-
 
 class Health(Result):
     status: Literal["ok"]

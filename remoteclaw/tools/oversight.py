@@ -14,8 +14,6 @@ from remoteclaw.tools.sessions import (
     SessionKeyText,
 )
 
-__all__ = ["METHODS"]
-
 
 class SearchParams(Params):
     query: Annotated[str, Field(max_length=200)] = ""

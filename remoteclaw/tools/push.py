@@ -6,8 +6,6 @@ from pydantic import Field
 
 from remoteclaw.tools.base import Method, NoParams, Params, Result
 
-__all__ = ["METHODS"]
-
 
 class Key(Result):
     key: str | None

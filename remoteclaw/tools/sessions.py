@@ -7,8 +7,6 @@ from pydantic import BeforeValidator, Field
 
 from remoteclaw.tools.base import Id, Limit, NoParams, Params, Result, Text, Tool, check_characters
 
-__all__ = ["METHODS"]
-
 SessionKeyText = Annotated[
     Id, Field(description="A session's key from sessions_list, or the start of its id.")
 ]

@@ -8,8 +8,6 @@ from pydantic import Field
 from remoteclaw.tools.base import Id, Params, Result, Text, Tool
 from remoteclaw.tools.sessions import Label
 
-__all__ = ["METHODS"]
-
 
 class SpawnParams(Params):
     prompt: Text

@@ -6,8 +6,6 @@ from pydantic import Field
 
 from remoteclaw.tools.base import Id, Limit, Method, Params, Result
 
-__all__ = ["METHODS", "TerminalState"]
-
 #: The least and most columns and rows of a terminal.
 COLUMNS, ROWS = (20, 500), (5, 200)
 

@@ -6,8 +6,6 @@ from pydantic import Field
 
 from remoteclaw.tools.base import Method, Params, Result
 
-__all__ = ["METHODS"]
-
 
 class UsageParams(Params):
     by: Literal["agent", "session", "day"] = "agent"

@@ -7,8 +7,6 @@ from pydantic import Field
 from remoteclaw.tools.base import Id, Method, Params, Result
 from remoteclaw.tools.console import MAX_CHARS, SentFile
 
-__all__ = ["METHODS"]
-
 Conversation = Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$")]
 
 

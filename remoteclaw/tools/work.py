@@ -7,8 +7,6 @@ from pydantic import Field
 from remoteclaw.tools.base import Method, Params, Result, Tool
 from remoteclaw.tools.operators import SessionParams
 
-__all__ = ["METHODS"]
-
 
 class ProgressParams(Params):
     progress: Annotated[str, Field(min_length=1, max_length=1000)]

@@ -9,22 +9,6 @@ from remoteclaw.tty.frames import TITLE, Style, plain
 from remoteclaw.tty.ghostty import check, library, new, type_of
 from remoteclaw.tty.replies import allowed
 
-__all__ = [
-    "LOOKS",
-    "Heard",
-    "Kind",
-    "clear",
-    "configure",
-    "decoded",
-    "encoded",
-    "free",
-    "grid_reference",
-    "keep_lines",
-    "look",
-    "style",
-    "title_of",
-]
-
 #: Most bytes of a text for the clipboard, of a sequence that is not known, of one that is being
 #: received, of answers to one feed; most things said that wait to be taken.
 CLIPBOARD: Final = 100_000

@@ -7,19 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = [
-    "Frame",
-    "Frames",
-    "Modes",
-    "Run",
-    "Style",
-    "add_run",
-    "applied",
-    "link",
-    "plain",
-    "row_text",
-]
-
 #: A style's fields; see docs/terminals.md.
 Style = dict[str, Any]
 #: `[text]` or `[text, style]`.

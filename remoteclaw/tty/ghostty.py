@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from remoteclaw.errors import TerminalsOff
 
-__all__ = ["check", "library", "new", "problem", "type_of"]
-
 #: What a person is told where the library isn't.
 _OFF = (
     "Terminals are off, because the emulator that reads their screens is not installed: run"

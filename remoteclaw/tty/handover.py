@@ -9,16 +9,6 @@ from typing import Literal
 
 from remoteclaw.protocols.terminal import Activity
 
-__all__ = [
-    "Standing",
-    "decide",
-    "has_strayed",
-    "is_forgotten",
-    "needs_person",
-    "strayed",
-    "waits",
-]
-
 #: What is done about it: the terminal is ended so that it can be opened again; nothing yet, because
 #: it will be in a moment; or who has written is told why nothing comes.
 Verdict = Literal["park", "soon", "tell"]

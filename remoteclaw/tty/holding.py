@@ -19,8 +19,6 @@ from remoteclaw.holder.terminal_client import ENDED, beat_terminal, end_terminal
 from remoteclaw.host.process import end_orphans, is_alive
 from remoteclaw.messages import stream_order
 
-__all__ = ["Holding", "end", "end_unheld", "forget_old", "is_stopped", "renew"]
-
 #: How many times a lease is renewed in its time.
 RENEWALS = 20
 #: How old a terminal may be that no session knows, in seconds: it is just starting.

@@ -7,8 +7,6 @@ from typing import Final
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.tty.frames import Modes
 
-__all__ = ["PasteRefused", "cleaned", "paste", "problem_of_input"]
-
 _BEGIN, _END = b"\x1b[200~", b"\x1b[201~"
 
 #: Signs that begin a command in one of the agents' programs: a command for the shell or the

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 import orjson
 
-__all__ = ["Kept"]
-
 _MARK = b"RCK1 "
 
 

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from remoteclaw.errors import CallRefused
 
-__all__ = ["AWAY_S", "Keyboard", "Typist"]
-
 #: How long a user whose connection is gone keeps the keyboard, in seconds: a browser that reloads
 #: the page, or a gateway that restarts, takes less.
 AWAY_S = 10.0

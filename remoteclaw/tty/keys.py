@@ -9,8 +9,6 @@ from remoteclaw.errors import RemoteClawError
 from remoteclaw.tty.frames import Modes
 from remoteclaw.tty.ghostty import check, library, new
 
-__all__ = ["NAMES", "UnknownKey", "encode", "modifies_other", "raw"]
-
 #: Our names of keys that type nothing, and the emulator's.
 _KEYS: Final = {
     "enter": "ENTER",

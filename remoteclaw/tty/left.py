@@ -9,9 +9,8 @@ import orjson
 
 from remoteclaw.holder.terminal_client import ENDED
 from remoteclaw.tty.kept import Kept
-from remoteclaw.tty.screen import PictureUnreadable, Screen
-
-__all__ = ["last_screen"]
+from remoteclaw.tty.picture import PictureUnreadable
+from remoteclaw.tty.screen import Screen
 
 
 def last_screen(directory: Path) -> Screen | None:

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = ["CROWD", "MOST_VIEWERS", "Pictured", "Viewer", "Viewers"]
-
 #: How often who types is told at most, and how often others, in seconds.
 TYPING_S, WATCHING_S = 1 / 30, 1 / 10
 #: How many are a crowd, of which each is told half as often: to send is most of what they cost.

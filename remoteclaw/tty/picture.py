@@ -7,8 +7,6 @@ from remoteclaw.errors import RemoteClawError
 from remoteclaw.tty import emulator
 from remoteclaw.tty.ghostty import library
 
-__all__ = ["PICTURE", "PictureUnreadable", "packed", "unpacked"]
-
 #: Most bytes of a picture: the holder keeps 256 KB, with what else is known of the terminal.
 PICTURE: Final = 208 * 1024
 #: Rows of the past that a picture has if it is too large with all.

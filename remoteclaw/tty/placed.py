@@ -6,8 +6,6 @@ from remoteclaw.fleet.terminal_state import Place
 from remoteclaw.protocols import TerminalProgram, TerminalWatch, Transcript
 from remoteclaw.runtimes import create_cli_runtime
 
-__all__ = ["transcript_of", "watch_of"]
-
 
 def watch_of(place: Place) -> TerminalWatch:
     """Return what follows the program."""

@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ["allowed"]
-
 #: Device attributes; status and cursor position; name and version; modes; kitty's keyboard flags;
 #: the colours of text, background and palette; capabilities. Each holds digits and names that the
 #: emulator has chosen, never text of the program: what is answered is as good as typed.

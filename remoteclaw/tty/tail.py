@@ -5,8 +5,6 @@ It is kept once a client has asked for it: few do, and it is a fifth of a termin
 
 import asyncio
 
-__all__ = ["Tail"]
-
 #: How much is kept, in bytes.
 MOST = 256 * 1024
 

@@ -10,8 +10,6 @@ from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.protocols import Transcript, TranscriptItem
 from remoteclaw.tty.placed import transcript_of
 
-__all__ = ["TranscriptTale", "is_of_now"]
-
 #: The longest text of one event, in characters: cockpits show it, and ask for more by themselves.
 MOST_CHARS = 8000
 #: How many pieces of a transcript are read in one look.

@@ -17,10 +17,9 @@ from remoteclaw.protocols.terminal import Activity, TerminalWatch
 from remoteclaw.tty import input as typing
 from remoteclaw.tty import keys
 from remoteclaw.tty.kept import Kept
-from remoteclaw.tty.screen import PictureUnreadable, Screen
+from remoteclaw.tty.picture import PictureUnreadable
+from remoteclaw.tty.screen import Screen
 from remoteclaw.tty.tail import Tail
-
-__all__ = ["Hearer", "Watching"]
 
 #: Interval in which what is known is left with the holder, in seconds, and the most output between
 #: two of these: much less than the holder's ring has room for.

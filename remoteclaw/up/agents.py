@@ -23,20 +23,6 @@ from remoteclaw.runtimes.gemini import trust_problem
 from remoteclaw.runtimes.opencode_config import plugin_problem
 from remoteclaw.runtimes.wire import mapping
 
-__all__ = [
-    "InstalledCli",
-    "agent_problem",
-    "describe_agent",
-    "installed_clis",
-    "introduction",
-    "rules_problem",
-    "sign_in_problem",
-    "sign_in_problem_of",
-    "tools_problem",
-    "untested_version",
-    "version_of",
-]
-
 #: How long a CLI may take to print its version, in seconds.
 VERSION_S = 20.0
 #: What each `permissions` means, for a person.

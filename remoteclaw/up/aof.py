@@ -13,8 +13,6 @@ from pathlib import Path
 
 from remoteclaw.errors import RedisUnavailable
 
-__all__ = ["repair"]
-
 ARRAY, BULK = re.compile(rb"\*(\d{1,9})\r\n"), re.compile(rb"\$(\d{1,9})\r\n")
 #: The beginning of a command that stands behind something else.
 NEXT = re.compile(rb"\r\n\*\d{1,9}\r\n\$\d{1,9}\r\n")

@@ -29,8 +29,6 @@ from remoteclaw.up.agents import (
 from remoteclaw.up.embedded import find_server
 from remoteclaw.up.lock import running_pid
 
-__all__ = ["Finding", "examine", "goes_on", "hooks_problem"]
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:

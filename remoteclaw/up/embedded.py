@@ -24,15 +24,6 @@ from remoteclaw.host.locks import lock_soon
 from remoteclaw.host.process import read_output, spawn, stop
 from remoteclaw.up.aof import repair
 
-__all__ = [
-    "EmbeddedRedis",
-    "ServerProgram",
-    "bundled_server",
-    "find_server",
-    "fit_name",
-    "server_command",
-]
-
 #: The server's memory limit by default, in bytes: half a million messages of 1 KB. Near it, new
 #: messages are refused and nothing is lost.
 MAX_MEMORY = 512 * 1024 * 1024

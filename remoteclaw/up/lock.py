@@ -8,8 +8,6 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import StateDirectoryError
 from remoteclaw.host.locks import is_locked, lock
 
-__all__ = ["locked", "running_pid"]
-
 #: How long the lock is tried to get, in seconds: commands that look whether `up` runs hold it for
 #: less than a millisecond.
 LOCK_S = 0.3

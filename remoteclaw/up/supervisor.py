@@ -34,8 +34,6 @@ from remoteclaw.up.embedded import EmbeddedRedis
 from remoteclaw.up.lock import locked
 from remoteclaw.up.sweep import sweeping
 
-__all__ = ["Supervisor", "gateway_command", "worker_command"]
-
 #: How long a worker or the gateway may take to be ready, in seconds: only one that hangs takes so
 #: long, since one that ends is noticed at once.
 READY_S = 60.0

@@ -16,8 +16,6 @@ from remoteclaw.holder.runs import remove_dead_runs
 from remoteclaw.host.process import end_strays, is_alive
 from remoteclaw.tty.holding import Holding, end_unheld, forget_old
 
-__all__ = ["sweeping"]
-
 #: Interval of the sweep, in seconds.
 SWEEP_HOST_S = 2.0
 #: From which age on the directory of a dead run is removed, in seconds.

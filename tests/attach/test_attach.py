@@ -11,10 +11,10 @@ import pytest
 from remoteclaw.attach.paint import plain
 from remoteclaw.attach.window import ENTER, LEAVE, WHEEL_OFF, WHEEL_ON
 from remoteclaw.config.home import Home
-from tests.support.command import run_command
+from tests.support.command import REMOTECLAW, run_command
 from tests.support.escapes import ESCAPES
 from tests.support.far import HOSTILE_INPUT, OURS, SID, FarGateway, Witness, attached
-from tests.support.terminal import REMOTECLAW, env
+from tests.support.terminal import env
 
 #: What `attach` switches on, and what takes it back, in their order.
 ON = (b"\x1b[22;2t", b"\x1b[?1049h", b"\x1b[>1u", b"\x1b[>4;1m", b"\x1b[?2004h", b"\x1b[?1007s")

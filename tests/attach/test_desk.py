@@ -12,8 +12,9 @@ import tomlkit
 from remoteclaw.config.home import Home
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
+from tests.support.command import REMOTECLAW
 from tests.support.far import Witness
-from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.terminal import Terminal, env
 from tests.support.terminals import used_before
 from tests.support.up import gateway_of, remoteclaw, running
 

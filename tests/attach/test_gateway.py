@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from remoteclaw.runtimes import RUNTIMES
+from tests.support.command import REMOTECLAW
 from tests.support.doors import opened, own_token
 from tests.support.far import Witness
 from tests.support.shown import ShownRuntime, held_terminal
 from tests.support.stack import Stack
-from tests.support.terminal import REMOTECLAW
 
 
 @pytest.fixture(autouse=True)

@@ -28,8 +28,6 @@ from tests.support.telegram import Telegram, TelegramBot
 from tests.support.telegram.channel import ANN, Channel
 from tests.support.waiting import eventually
 
-__all__ = ["bench_asks"]
-
 #: How many requests are open at once: all that may be, and those of one session.
 MANY, OF_SESSION = 1000, 8
 #: How many sessions wait for a person, with fewer workers.

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tests.support.waiting import HANG_S
 
-__all__ = ["SIZE", "Bare", "in_tmux"]
-
 #: Columns and rows.
 SIZE = (120, 32)
 

@@ -28,8 +28,6 @@ from tests.support.doors import gateway_process
 from tests.support.stack import REPLIES, Stack
 from tests.support.waiting import eventually
 
-__all__ = ["bench_beside"]
-
 #: How many asides are asked of one turn: fewer than a turn has at most.
 ASIDES = 15
 #: How many are measured of each CLI where nothing else is.

@@ -32,8 +32,6 @@ from tests.support.telegram import Telegram, TelegramBot
 from tests.support.telegram.channel import ANN, Channel
 from tests.support.waiting import eventually
 
-__all__ = ["alone", "bare_bot", "bench_chats"]
-
 ACCOUNT = "telegram", "default"
 #: How many chats are shown a running turn, and how many are answered at once.
 SHOWN, MANY = 100, 1000

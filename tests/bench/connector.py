@@ -13,8 +13,6 @@ from remoteclaw.connector import connector_launch
 from tests.support.connector import request
 from tests.support.mcp_gateway import TOKEN, TOOLS
 
-__all__ = ["bare_python", "connector_listed", "warm_gateway"]
-
 _CLIENT = {"name": "bench", "version": "1"}
 _BEGIN = request("initialize", 0, protocolVersion="2025-06-18", capabilities={}, clientInfo=_CLIENT)
 #: The least that any Python program on two pipes can be.

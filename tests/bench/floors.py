@@ -15,8 +15,6 @@ from remoteclaw.fleet.connection import open_redis
 from remoteclaw.runtimes import create_cli_runtime
 from tests.support.agents import AgentCli
 
-__all__ = ["ECHO_AGENT", "BareClaude", "BareConsumer", "one_shot_claude"]
-
 #: An agent that costs nothing: one process, one line in, two lines out.
 ECHO_AGENT = (
     "/bin/sh",

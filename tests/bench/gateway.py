@@ -14,8 +14,6 @@ from websockets.asyncio.client import ClientConnection, connect
 from tests.support.doors import Door, RpcClient, calling, gateway_process
 from tests.support.stack import Stack
 
-__all__ = ["Pairs", "bench_doors", "by_turns", "echoed", "echoing"]
-
 #: How many clients ask at once.
 CLIENTS = 200
 #: A name, the floor's name, our seconds, the floor's, and the goal.

@@ -19,8 +19,6 @@ from tests.support.stack import Stack
 from tests.support.terminal_hosts import killed_host
 from tests.support.terminal_kills import CASES, Case, walked
 
-__all__ = ["main", "run"]
-
 #: A whole host is killed in mid-turn: `killed_host()` of `tests/support/terminal_hosts.py`.
 HOSTS = ("host: all at once, back soon", "host: all at once, back late")
 

@@ -22,8 +22,6 @@ from tests.support.bridges import script
 from tests.support.processes import children
 from tests.support.stack import Stack
 
-__all__ = ["Figure", "bench_load"]
-
 #: How many calls to Redis are on their way at once.
 AT_ONCE = 64
 #: How long people think between two messages, in seconds.

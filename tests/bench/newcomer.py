@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tests.support.terminal import Terminal
 
-__all__ = ["main"]
-
 ROOT = Path(__file__).parents[2]
 #: Variables that pip may need on this machine.
 KEPT = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "SSL_CERT_FILE")

@@ -25,8 +25,6 @@ from tests.support.processes import proportional_mb
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S
 
-__all__ = ["bench_page"]
-
 #: How many tabs show one session, and how many sessions are listed.
 TABS, SESSIONS = 20, 500
 #: An answer in the middle of being written, in characters.

@@ -3,8 +3,6 @@
 import statistics
 from dataclasses import dataclass
 
-__all__ = ["Row", "p95", "table"]
-
 
 @dataclass(frozen=True)
 class Row:

@@ -11,8 +11,6 @@ import orjson
 from remoteclaw.tty.screen import Screen, warm_up
 from tests.bench.load import Figure
 
-__all__ = ["bench_screens"]
-
 RECORDINGS = sorted((Path(__file__).parents[1] / "tty" / "recordings").glob("*.raw"))
 COLS, ROWS = 120, 32
 

@@ -20,8 +20,6 @@ from tests.support.doors import Refused, RpcClient
 from tests.support.waiting import HANG_S, eventually
 from tests.support.watched import Screen
 
-__all__ = ["Seat", "Tally"]
-
 #: How long somebody looks at it, and how long it is left alone, at most, in seconds.
 WATCHED_S, ALONE_S = 8.0, 3.0
 #: How often a dialog is answered, and how long each answer may take, in seconds.

@@ -10,8 +10,6 @@ from remoteclaw.config.home import Home
 from tests.bench.stage import descriptors, resident_mb
 from tests.support.processes import marked_processes, parent
 
-__all__ = ["Sample", "doubled", "sampled"]
-
 #: How long two processes have to be there to count, in seconds: one that is just starting another
 #: program still looks like itself.
 STAYS_S = 0.5

@@ -16,17 +16,6 @@ from tests.support.doors import Door, RpcClient, gateway_process, own_token
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-__all__ = [
-    "RECORDINGS",
-    "Stage",
-    "becomes",
-    "cpu_s",
-    "descriptors",
-    "played",
-    "resident_mb",
-    "shows",
-]
-
 RECORDINGS = sorted((Path(__file__).parents[1] / "tty" / "recordings").glob("*.raw"))
 #: No limit gets into the way.
 PLENTY = {"max": 64, "max_per_person": 64, "opens_per_minute": 600}

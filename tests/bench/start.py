@@ -11,11 +11,10 @@ from pathlib import Path
 
 from remoteclaw.config.home import Home
 from tests.bench.load import Figure
+from tests.support.command import REMOTECLAW
 from tests.support.processes import everything, proportional_mb
-from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.terminal import Terminal, env
 from tests.support.up import running
-
-__all__ = ["bench_start"]
 
 #: After how long an `up` without work is taken for idle, in seconds.
 IDLE_S = 15.0

@@ -20,8 +20,6 @@ from tests.bench.terminals_resume import bench_resume
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.stack import Stack
 
-__all__ = ["bench_terminals"]
-
 #: The CLIs that are resumed.
 CLIS = ("claude", "codex")
 PARTS = ("screens", "echo", "crowd", "joining", "flood", "memory", *CLIS)

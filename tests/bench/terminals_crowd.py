@@ -16,8 +16,6 @@ from tests.support.agents import AgentCli
 from tests.support.doors import RpcClient
 from tests.support.stack import Stack
 
-__all__ = ["bench_crowd", "bench_joining", "bench_real"]
-
 VIEWERS = 50
 #: How long the gateway's processor time is counted at once, in seconds.
 COUNTED_S = 4.0

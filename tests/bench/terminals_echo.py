@@ -18,8 +18,6 @@ from tests.support.doors import RpcClient
 from tests.support.holders import Reader, attach, end, start
 from tests.support.stack import Stack
 
-__all__ = ["bench_echo"]
-
 #: The pause between two keys of a person, in seconds: longer than that between two frames.
 KEY_S = 0.05
 #: How many watch.

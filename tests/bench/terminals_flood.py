@@ -13,8 +13,6 @@ from tests.support.doors import RpcClient
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-__all__ = ["bench_flood", "bench_memory"]
-
 #: What is written, by the key that begins it.
 FLOODS = {"100 MB in one line": 0x0C, "100 MB of lines": 0x19}
 FILL = 0x06

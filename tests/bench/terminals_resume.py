@@ -23,8 +23,6 @@ from tests.support.terminals import used_before
 from tests.support.tty import Tty
 from tests.support.waiting import eventually
 
-__all__ = ["bench_resume", "parked", "used"]
-
 #: How many are resumed at once.
 AT_ONCE = 5
 

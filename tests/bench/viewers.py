@@ -11,8 +11,6 @@ import aiohttp
 
 from tests.support.doors import Door, RpcClient
 
-__all__ = ["viewing"]
-
 
 @contextlib.asynccontextmanager
 async def viewing(door: Door, token: str, sid: str, count: int) -> AsyncIterator[None]:

@@ -8,7 +8,8 @@ import tomlkit
 from remoteclaw.config.home import Home
 from tests.support.asks import BODY, QUESTIONS
 from tests.support.bridges import acp_script, claude_script
-from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.command import REMOTECLAW
+from tests.support.terminal import Terminal, env
 
 WAITS = "waits for your answer"
 

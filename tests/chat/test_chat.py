@@ -19,9 +19,10 @@ from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import SessionKey
 from tests.support.agents import AgentCli
 from tests.support.bridges import acp_script, script
+from tests.support.command import REMOTECLAW
 from tests.support.doors import gateway_process
 from tests.support.stack import Stack
-from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.terminal import Terminal, env
 from tests.support.up import address, ask, gateway_of, remoteclaw, running
 from tests.support.waiting import HANG_S
 

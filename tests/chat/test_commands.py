@@ -7,7 +7,8 @@ import tomlkit
 
 from remoteclaw.config.home import Home
 from tests.support.agents import AgentCli
-from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.command import REMOTECLAW
+from tests.support.terminal import Terminal, env
 
 
 def with_claude(home: Home, claude: AgentCli, **settings: object) -> dict[str, str]:

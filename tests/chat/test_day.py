@@ -13,9 +13,10 @@ import tomlkit
 from remoteclaw.cli.chat import HINT
 from remoteclaw.config.home import Home
 from tests.support.agents import AgentCli
+from tests.support.command import REMOTECLAW
 from tests.support.day import EXPLAINED, SIGN, at_rest, day_agent, whole_words
 from tests.support.pictures import png
-from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.terminal import Terminal, env
 from tests.support.up import workers_of
 
 #: The looks of text, and those without a colour: bold are the words of a search, reversed a choice.

@@ -14,10 +14,11 @@ from remoteclaw.host.logs import LineFormatter
 from remoteclaw.host.terminal import in_a_line, printable
 from tests.support.asks import put_request
 from tests.support.cli import give_up, run
+from tests.support.command import REMOTECLAW
 from tests.support.deeds import deed
 from tests.support.growth import is_linear
 from tests.support.stack import Stack
-from tests.support.terminal import REMOTECLAW, Terminal
+from tests.support.terminal import Terminal
 from tests.support.turns import ask, gateway, operator
 
 #: Moves the cursor and sets the title, turns the order, hides, and begins a line of its own.

@@ -18,7 +18,7 @@ from remoteclaw.cron.store import MOST_RUNS_OF_JOB
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.messages import SessionKey
-from tests.support.command import start_program
+from tests.support.command import REMOTECLAW, start_program
 from tests.support.cron import cron_of, look_together, scheduler_of
 from tests.support.failpoints import Proxy, Side
 from tests.support.jobs import (
@@ -36,7 +36,6 @@ from tests.support.jobs import (
 )
 from tests.support.servers import installed_servers, running_server
 from tests.support.stack import REPLIES, Stack, message
-from tests.support.terminal import REMOTECLAW
 from tests.support.up import remoteclaw, running
 from tests.support.waiting import HANG_S, eventually, eventually_sync
 

@@ -15,6 +15,7 @@ from remoteclaw.config.model import Config, Profile
 from remoteclaw.config.tool_policy import Subject, allowed
 from remoteclaw.gateway import methods
 from remoteclaw.tools import catalog
+from remoteclaw.tools.base import Tool
 from tests.support.agents import ROOT
 from tests.support.doors import Answer, calling, opened
 from tests.support.promised import AGENTS, OPERATORS, Promise, schema_of
@@ -46,10 +47,10 @@ def imported(
 
 
 @pytest.fixture
-def added(directory: Path, monkeypatch: pytest.MonkeyPatch) -> catalog.Tool:
+def added(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
     """Return the guide's tool, once everything that the guide says is done."""
     declared, handled = (imported(place, text, directory, monkeypatch) for *place, text in FILES)
-    tool: catalog.Tool
+    tool: Tool
     (tool,) = declared.METHODS
     monkeypatch.setitem(catalog.METHODS, tool.name, tool)
     monkeypatch.setitem(catalog.TOOLS, tool.tool, tool)
@@ -68,7 +69,7 @@ async def ask(stack: Stack, place: str, sender: str = "alice", **table: object) 
         return await door.invoke(agent.token, "weather", {"place": place})
 
 
-async def test_an_agent_uses_the_tool_of_the_guide(stack: Stack, added: catalog.Tool) -> None:
+async def test_an_agent_uses_the_tool_of_the_guide(stack: Stack, added: Tool) -> None:
     found = await ask(stack, "Oslo")
     nowhere = await ask(stack, "Atlantis", "bob")
     limited = await ask(stack, "Oslo", "carol", profile="limited")
@@ -80,13 +81,13 @@ async def test_an_agent_uses_the_tool_of_the_guide(stack: Stack, added: catalog.
 
 
 @pytest.mark.parametrize("profile", get_args(Profile))
-def test_the_profile_full_alone_has_it(added: catalog.Tool, profile: Profile) -> None:
+def test_the_profile_full_alone_has_it(added: Tool, profile: Profile) -> None:
     config = Config.model_validate({"tools": {"profile": profile}})
 
     assert allowed(config, PERSON, [added]) == ({"weather"} if profile == "full" else set())
 
 
-def test_subagents_have_it(added: catalog.Tool) -> None:
+def test_subagents_have_it(added: Tool) -> None:
     leaf = replace(PERSON, depth=Config().sessions.max_depth)
 
     assert allowed(Config(), leaf, [added]) == {"weather"}
@@ -97,7 +98,7 @@ def test_the_places_that_the_guide_names_are_there() -> None:
         assert re.search(rf"^{registry}\b", (ROOT / place).read_text(), re.MULTILINE), place
 
 
-def test_the_row_of_the_guide_is_right(added: catalog.Tool) -> None:
+def test_the_row_of_the_guide_is_right(added: Tool) -> None:
     (row,) = (Promise(*row) for row in ast.literal_eval(ROW).values())
     schema = schema_of(added)
 

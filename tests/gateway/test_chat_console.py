@@ -10,7 +10,8 @@ from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.methods.chats import HANDLERS
 from tests.support.agents import ROOT
-from tests.support.terminal import REMOTECLAW, Terminal
+from tests.support.command import REMOTECLAW
+from tests.support.terminal import Terminal
 from tests.support.turns import ask, gateway, operator
 from tests.support.waiting import eventually
 

@@ -12,7 +12,8 @@ import pytest
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.host.tokens import digest, new_agent_token
-from remoteclaw.tools.catalog import METHODS, TOOLS, Method
+from remoteclaw.tools.base import Method
+from remoteclaw.tools.catalog import METHODS, TOOLS
 from tests.support.doors import Refused, calling, opened
 from tests.support.promised import AGENTS, OPERATORS, PROMISED, good_params
 from tests.support.signed import secret_file, signed

@@ -20,12 +20,12 @@ from remoteclaw.gateway.methods.work import FOR_NOBODY
 from remoteclaw.tools.catalog import TOOLS
 from tests.conftest import REQUIRED
 from tests.support.agents import BROUGHT
+from tests.support.command import REMOTECLAW
 from tests.support.cron import cron_of
 from tests.support.doors import Door, calling, gateway_process, opened
 from tests.support.mcp_client import agents_client, client
 from tests.support.platform import Platform
 from tests.support.stack import Stack
-from tests.support.terminal import REMOTECLAW
 
 LISTED = set(TOOLS)
 

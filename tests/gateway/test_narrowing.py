@@ -20,7 +20,8 @@ from remoteclaw.gateway.narrowing import may_call
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools import terminals
-from remoteclaw.tools.catalog import METHODS, Method
+from remoteclaw.tools.base import Method
+from remoteclaw.tools.catalog import METHODS
 from tests.support.doors import Refused, opened, own_token
 from tests.support.promised import good_params, schema_of
 from tests.support.stack import Stack, message

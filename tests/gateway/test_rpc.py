@@ -17,8 +17,8 @@ from remoteclaw.gateway.doors import ws
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.host.tokens import digest, new_agent_token
-from remoteclaw.tools.base import NoParams, Result
-from remoteclaw.tools.catalog import METHODS, TOOLS, Method
+from remoteclaw.tools.base import Method, NoParams, Result
+from remoteclaw.tools.catalog import METHODS, TOOLS
 from remoteclaw.tools.operators import Health
 from tests.support.doors import Refused, RpcClient, calling, hello, opened, own_token
 from tests.support.stack import Stack

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.clock import boot_id, boottime
-from remoteclaw.holder.client import HolderClient, HolderLaunch, LaunchFailed
+from remoteclaw.holder.client import HolderClient, HolderLaunch
 from remoteclaw.holder.runs import remove_dead_runs
+from remoteclaw.holder.wire import LaunchFailed
 from remoteclaw.host.process import end_orphans, end_strays
 from tests.support.holders import TREE
 from tests.support.processes import children, is_alive, parent

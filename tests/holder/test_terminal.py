@@ -13,13 +13,13 @@ import pytest
 from remoteclaw.clock import boottime
 from remoteclaw.holder.terminal_client import (
     Ended,
-    LaunchFailed,
     Output,
     Replaced,
     TerminalClient,
     beat_terminal,
     end_terminal,
 )
+from remoteclaw.holder.wire import LaunchFailed
 from remoteclaw.host import process
 from remoteclaw.host.process import end_strays
 from tests.support.holders import FAR, KEY, TREE, Reader, attach, end, remains, sh, start

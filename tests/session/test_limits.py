@@ -24,8 +24,8 @@ from tests.conftest import shifted
 from tests.support.agents import AgentCli
 from tests.support.bridges import script
 from tests.support.cli import run
+from tests.support.command import REMOTECLAW
 from tests.support.stack import REPLIES, Stack, message, said
-from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import HANG_S, eventually
 
 HOUR_MS = 3_600_000

@@ -15,8 +15,6 @@ import orjson
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.runtimes.acp import AcpRuntime
 
-__all__ = ["MODELS", "AgentCli", "ModelServerProcess", "find_cli"]
-
 ROOT = Path(__file__).parents[2]
 #: Where CI put the CLIs; read now, because tests clear our variables.
 BROUGHT = os.environ.get("REMOTECLAW_TEST_CLIS")

@@ -22,25 +22,6 @@ from tests.support.conversations import drain
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-__all__ = [
-    "BODY",
-    "COLOURS",
-    "DATABASE",
-    "QUESTIONS",
-    "answered",
-    "asking",
-    "change_request",
-    "cut_off",
-    "newest",
-    "next_request",
-    "open_request",
-    "put_in",
-    "put_request",
-    "shown",
-    "sooner",
-    "write",
-]
-
 OWNER = "alice"
 
 #: Asks whether it may run the command that it is sent, and says what it is told; what it was

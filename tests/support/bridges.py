@@ -17,17 +17,6 @@ from remoteclaw.protocols import AgentProcess, AgentSpec, Runtime
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.agent import AgentKeeper
 
-__all__ = [
-    "MemorySessionMap",
-    "OneFile",
-    "acp_script",
-    "agent_bridge",
-    "agent_process",
-    "claude_script",
-    "demo_bridge",
-    "script",
-]
-
 
 class MemorySessionMap(dict[str, str]):
     """A session map for one process."""

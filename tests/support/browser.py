@@ -16,8 +16,6 @@ from tests.support.doors import Door
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S
 
-__all__ = ["DESK", "PHONE", "faults_of", "installed", "launched", "logged_in", "write"]
-
 #: The variable that names a Chromium, and what one is called that is installed.
 VARIABLE, NAMES = "REMOTECLAW_TEST_CHROMIUM", ("chromium", "chromium-browser", "google-chrome")
 #: What it names; a test with a state directory of its own has no such variables any more.

@@ -32,8 +32,6 @@ from tests.support.command import REMOTECLAW, Process, start_program
 from tests.support.platform import Platform, PlatformAdapter
 from tests.support.stack import Stack
 
-__all__ = ["CHANNEL", "TestChannel"]
-
 #: Where the metadata of the package that brings the channel is.
 PACKAGES = Path(__file__).with_name("packages")
 #: How long a poll waits, in seconds.

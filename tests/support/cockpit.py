@@ -19,8 +19,6 @@ from tests.support.doors import Answer, Door
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S
 
-__all__ = ["Cockpit", "SseStream", "Terminals", "Told", "tell"]
-
 
 @dataclass(frozen=True)
 class Told:

@@ -22,8 +22,6 @@ from typing import IO
 from remoteclaw.host.forking import fork, server_command
 from tests.support.waiting import HANG_S
 
-__all__ = ["MODULES", "REMOTECLAW", "RQ", "Process", "run_command", "run_program", "start_program"]
-
 ROOT = Path(__file__).parents[2]
 REMOTECLAW = str(Path(sys.executable).with_name("remoteclaw"))
 RQ = str(Path(sys.executable).with_name("rq"))

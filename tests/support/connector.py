@@ -14,8 +14,6 @@ from remoteclaw.connector import connector_launch
 from tests.support.mcp_gateway import TOKEN
 from tests.support.waiting import HANG_S
 
-__all__ = ["Exchange", "Pipes", "ScriptedGateway", "answer", "free_port", "request"]
-
 IMPATIENT = """
 import sys
 sys.path.append(sys.argv[1])

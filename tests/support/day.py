@@ -8,8 +8,6 @@ from tests.support.bridges import script
 from tests.support.terminal import Terminal
 from tests.support.waiting import HANG_S
 
-__all__ = ["EXPLAINED", "SIGN", "at_rest", "day_agent", "whole_words"]
-
 #: What the indicator ends with.
 SIGN = "Ctrl-C stops\n"
 

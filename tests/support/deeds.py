@@ -4,8 +4,6 @@ from typing import Any
 
 from remoteclaw.fleet.audit import Deed
 
-__all__ = ["deed"]
-
 
 def deed(who: str, **more: Any) -> Deed:
     """Return what somebody did."""

@@ -6,8 +6,6 @@ import contextlib
 from tests.support.tty import PAUSE_S, Tty
 from tests.support.waiting import eventually
 
-__all__ = ["ESCALATED", "HOSTILE", "confirm", "ignores_pastes"]
-
 #: Has codex ask for a command. It asks by itself for one that its sandbox has refused, but on a
 #: busy machine it doesn't always see that one was: then the model is told that it has failed.
 ESCALATED = 'TOOL:exec_command:{"cmd":"touch x","sandbox_permissions":"require_escalated"}'

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-__all__ = ["disguises", "harmless"]
-
 #: What may stand in front of a command: nothing, blanks, signs without a picture, keys.
 FRONTS = (
     *("", " ", "\n\n", "\t", "\r\n", "\u00a0", "\u3000", "\u3164", "\u2800", "\u2028"),

@@ -24,24 +24,11 @@ from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.server import served
 from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.host.tokens import digest, new_agent_token
-from remoteclaw.tools.catalog import METHODS, TOOLS, Method
+from remoteclaw.tools.base import Method
+from remoteclaw.tools.catalog import METHODS, TOOLS
 from tests.support.command import REMOTECLAW, Process, start_program
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S, eventually
-
-__all__ = [
-    "Answer",
-    "Calling",
-    "Door",
-    "Refused",
-    "RpcClient",
-    "calling",
-    "gateway_process",
-    "hello",
-    "opened",
-    "own_token",
-    "raw",
-]
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,11 @@ import tomlkit
 
 from remoteclaw.config.home import Home
 from tests.support.bridges import claude_script
+from tests.support.command import REMOTECLAW
 from tests.support.telegram import Telegram
 from tests.support.telegram.channel import ANN
-from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.terminal import Terminal, env
 from tests.support.waiting import eventually_sync
-
-__all__ = ["PICTURES", "message_picture", "request_pictures", "screen_picture"]
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 

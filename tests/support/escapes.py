@@ -1,7 +1,5 @@
 """Output of programs that has harmed terminals or those who read them, by its class."""
 
-__all__ = ["ESCAPES"]
-
 #: Sequences that have harmed terminals or those who read them.
 ESCAPES = {
     "title of two lines": b"\x1b]0;one\ntwo\x1b[31m\x07\x1b]2;\xc2\x9b31m\xe2\x80\xae\x07",

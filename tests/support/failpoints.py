@@ -19,8 +19,6 @@ from remoteclaw.fleet import connection, keys
 from remoteclaw.fleet.lua import Script
 from tests.support.waiting import HANG_S
 
-__all__ = ["Failpoint", "Proxy", "Side"]
-
 Side = Literal["before", "after"]
 
 _SCRIPTS = {

@@ -17,10 +17,9 @@ from websockets.sync.server import Server, ServerConnection, serve, unix_serve
 from remoteclaw.config.home import Home
 from remoteclaw.gateway.token_file import token_files
 from remoteclaw.tty.frames import Frames, Modes, row_text
-from tests.support.terminal import REMOTECLAW, Terminal
+from tests.support.command import REMOTECLAW
+from tests.support.terminal import Terminal
 from tests.support.waiting import HANG_S
-
-__all__ = ["HOSTILE_INPUT", "OF_TERMINALS", "OURS", "SID", "FarGateway", "Witness", "attached"]
 
 SID = "5e55" * 8
 RECORD = {

@@ -3,8 +3,6 @@
 import time
 from collections.abc import Callable
 
-__all__ = ["is_linear", "processor_s"]
-
 
 def is_linear(run: Callable[[int], object], *, size: int = 10_000) -> bool:
     """Whether eight times the input takes less than 24 times as long; squared it would be 64."""

@@ -7,29 +7,9 @@ from pathlib import Path
 
 from remoteclaw.clock import boottime
 from remoteclaw.holder.client import HolderClient, HolderLaunch
-from remoteclaw.holder.terminal_client import (
-    Ended,
-    Output,
-    Replaced,
-    TerminalClient,
-    TerminalLaunch,
-    end_terminal,
-)
+from remoteclaw.holder.terminal_client import Ended, Output, Replaced, TerminalClient, end_terminal
+from remoteclaw.holder.terminal_launch import TerminalLaunch
 from tests.support.waiting import HANG_S, eventually
-
-__all__ = [
-    "FAR",
-    "KEY",
-    "TREE",
-    "Reader",
-    "attach",
-    "end",
-    "launch",
-    "parked_agent",
-    "remains",
-    "sh",
-    "start",
-]
 
 FAR = 3600.0
 KEY = "the-key"

@@ -14,20 +14,6 @@ from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.messages import Entry, SessionKey
 from tests.support.cron import calls_of, cron_of
 
-__all__ = [
-    "HOUR_MS",
-    "SESSION",
-    "add",
-    "entries",
-    "fired",
-    "job_of",
-    "ms",
-    "set_clock",
-    "statuses",
-    "store",
-    "work",
-]
-
 HOUR_MS = 3600 * 1000
 SESSION = SessionKey("main", "test", "default", "chat-1", "alice")
 NAMES = (f"{number:016x}" for number in itertools.count())

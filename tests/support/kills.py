@@ -8,8 +8,6 @@ from tests.support.processes import children
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-__all__ = ["kill_all"]
-
 
 async def kill_all(stack: Stack) -> None:
     """Kill every work-horse, and let their sessions be taken over at once."""

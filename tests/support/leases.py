@@ -10,18 +10,6 @@ from remoteclaw.fleet.turn import Postponement
 from remoteclaw.messages import Attachment, ChannelMessage, Provenance, SessionKey
 from tests.support.stack import message
 
-__all__ = [
-    "accept",
-    "acquire",
-    "answered",
-    "begun",
-    "hints",
-    "idle",
-    "let_pass",
-    "postpone",
-    "started_task",
-]
-
 
 async def accept(fleet: Fleet, text: str = "hello", **fields: object) -> Accepted:
     """Have a message accepted."""

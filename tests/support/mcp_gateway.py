@@ -21,8 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.support.waiting import eventually_sync
 
-__all__ = ["TOKEN", "McpGateway", "call_id"]
-
 TOKEN = "a-token-of-the-tests"
 
 #: As many as the product has, with descriptions and schemas of usual size.

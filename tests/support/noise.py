@@ -6,9 +6,8 @@ import resource
 import sys
 from pathlib import Path
 
-from remoteclaw.tty.screen import PICTURE, Screen
-
-__all__ = ["flood", "noise"]
+from remoteclaw.tty.picture import PICTURE
+from remoteclaw.tty.screen import Screen
 
 #: Strings with the sequence that ends them; a line and a list of parameters, too.
 ENDLESS = {

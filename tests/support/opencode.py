@@ -8,8 +8,6 @@ from typing import Any
 
 import orjson
 
-__all__ = ["MAIN", "Server", "Store"]
-
 #: The conversation that its events and its parts are of, unless another one is named.
 MAIN = "ses_main"
 

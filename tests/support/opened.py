@@ -5,8 +5,6 @@ from typing import Any
 from tests.support.doors import Refused, RpcClient
 from tests.support.waiting import eventually
 
-__all__ = ["becomes", "shows", "submit"]
-
 
 async def becomes(client: RpcClient, sid: str, activity: str) -> dict[str, Any]:
     """Wait until the program says that it is at something."""

@@ -16,8 +16,6 @@ from tests.support.browser import DESK, PHONE, write
 from tests.support.drawing import PICTURES
 from tests.support.up import remoteclaw, running
 
-__all__ = ["Picture", "page_pictures"]
-
 ANSWER = """\
 The total is computed in **one place**, and the mail has a copy of it from before the change:
 

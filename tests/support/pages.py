@@ -11,8 +11,6 @@ from remoteclaw.tools.base import Scope
 from tests.support.doors import Door, RpcClient, hello
 from tests.support.stack import Stack
 
-__all__ = ["OWN", "login", "paged"]
-
 OWN = {"X-RemoteClaw-Page": "1"}
 
 

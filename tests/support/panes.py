@@ -18,11 +18,10 @@ from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools import terminals as contract
-from remoteclaw.tools.catalog import METHODS, Result
+from remoteclaw.tools.base import Result
+from remoteclaw.tools.catalog import METHODS
 from tests.support.doors import Door, opened
 from tests.support.stack import Stack
-
-__all__ = ["MODES", "Pane", "Runs", "frame", "pane_opened", "session_shown", "terminal_shown"]
 
 MODES = {
     **{"paste": True, "appCursor": False, "appKeypad": False, "kitty": 0, "modifyOther": 0},

@@ -3,8 +3,6 @@
 import struct
 import zlib
 
-__all__ = ["png"]
-
 
 def png(width: int = 3, height: int = 2) -> bytes:
     """Return a red picture."""

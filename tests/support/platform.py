@@ -47,9 +47,6 @@ from remoteclaw.protocols import Live, Operation, Part, Place, Reply, Sent
 from tests.support.command import Process, start_program
 from tests.support.waiting import eventually
 
-__all__ = ["Platform", "PlatformAdapter", "Post", "Recipient"]
-
-
 #: The line in front of what an agent sends to another chat than its turn's.
 _ATTRIBUTION = re.compile(r"\A\(From (.+, by \w+):\)\n?")
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from tests.support.agents import ModelServerProcess
 
-__all__ = ["added", "asked", "word"]
-
 #: Where each API keeps the conversation.
 _CONVERSATIONS = ("messages", "input", "contents")
 #: What no cache looks at: ids of turns and processes, for the provider's own statistics.

@@ -7,16 +7,6 @@ from pathlib import Path
 
 from remoteclaw.config.home import Home
 
-__all__ = [
-    "children",
-    "everything",
-    "is_alive",
-    "is_killed",
-    "marked_processes",
-    "parent",
-    "proportional_mb",
-]
-
 
 def marked_processes(home: Home) -> list[int]:
     """Return the agents, their tools and their holders that belong to a state directory."""

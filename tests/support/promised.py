@@ -9,8 +9,6 @@ from typing import Any
 
 from remoteclaw.tools.base import Method
 
-__all__ = ["AGENTS", "OPERATORS", "PROMISED", "Promise", "good_params", "schema_of"]
-
 #: The principals of `Promise.rights`, in its order: scopes of operators, and whom an agent is for.
 OPERATORS = ("read", "write", "terminal", "admin")
 AGENTS = ("owner", "stranger", "limited", "idle")

@@ -24,8 +24,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from remoteclaw.host.fetch import Address, post
 from tests.support.waiting import HANG_S
 
-__all__ = ["PushService", "opened_by", "push_service"]
-
 AUTH = bytes(range(16))
 
 

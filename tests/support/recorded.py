@@ -8,8 +8,6 @@ import random
 from itertools import pairwise
 from pathlib import Path
 
-__all__ = ["COLS", "RECORDINGS", "ROWS", "pieces"]
-
 RECORDINGS = sorted((Path(__file__).parents[1] / "tty" / "recordings").glob("*.raw"))
 COLS, ROWS = 120, 32
 

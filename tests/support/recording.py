@@ -30,8 +30,6 @@ from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.up.agents import version_of
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 
-__all__ = ["DIRECTORY", "WORKSPACE", "Replay", "conversation", "described", "spec_of"]
-
 DIRECTORY = Path(__file__).parents[1] / "recordings"
 #: Where a recorded agent works, and has its run directory, its home and its model.
 WORKSPACE, RUN, USER, MODEL = "/work", "/run/agent", "/home/me", "http://model.invalid"

@@ -14,8 +14,6 @@ import redis
 from remoteclaw.up.embedded import ServerProgram, bundled_server, fit_name, server_command
 from tests.support.waiting import eventually_sync
 
-__all__ = ["Server", "installed_servers", "running_server"]
-
 
 class Server:
     """A running server."""

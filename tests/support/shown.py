@@ -20,23 +20,12 @@ from remoteclaw.events import PermissionEvent
 from remoteclaw.fleet.terminal_state import Held, Place
 from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.holder.runs import run_name
-from remoteclaw.holder.terminal_client import ENDED, TerminalClient, TerminalLaunch, end_terminal
+from remoteclaw.holder.terminal_client import ENDED, TerminalClient, end_terminal
+from remoteclaw.holder.terminal_launch import TerminalLaunch
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.protocols import Activity, AgentSpec, Decision, Launch, TranscriptItem
 from remoteclaw.runtimes.demo import DemoRuntime
 from tests.support.stack import Stack
-
-__all__ = [
-    "ANSWER",
-    "PROGRAM",
-    "QUERIES",
-    "Nobody",
-    "ShownRuntime",
-    "ShownTerminal",
-    "Transcript",
-    "Watch",
-    "held_terminal",
-]
 
 #: What programs ask the terminal, and what an answer of it is.
 QUERIES = "\x1b[c\x1b[>c\x1b[>q\x1b[5n\x1b[6n\x1b[?2026$p\x1b[?u\x1b]10;?\x1b\\\x1b]11;?\x1b\\"

@@ -11,8 +11,6 @@ from typing import Any
 
 import orjson
 
-__all__ = ["part", "secret_file", "signed"]
-
 
 def part(value: bytes) -> str:
     """Return one of the three parts of a token."""

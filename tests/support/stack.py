@@ -29,8 +29,6 @@ from tests.support.processes import marked_processes
 from tests.support.servers import Server
 from tests.support.waiting import HANG_S, eventually
 
-__all__ = ["REPLIES", "SID", "Stack"]
-
 #: What the adapter of the test's channel has still to deliver.
 REPLIES = keys.reply_stream("test", "default")
 

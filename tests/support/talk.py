@@ -20,8 +20,6 @@ from tests.support.bridges import script
 from tests.support.command import MODULES
 from tests.support.shown import PROGRAM, ShownTerminal, Transcript, Watch
 
-__all__ = ["TalkRuntime", "agent_of", "said_in"]
-
 #: A turn's agent: it notes what it is asked, and says what it knew.
 _AGENT = """
 file = sys.argv[2] + '.talk'

@@ -9,8 +9,6 @@ from remoteclaw.fleet.reply import reply_payload
 from tests.support.leases import begun
 from tests.support.waiting import eventually
 
-__all__ = ["Talk", "heard"]
-
 
 @dataclass(frozen=True)
 class Talk:

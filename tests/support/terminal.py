@@ -15,8 +15,6 @@ from remoteclaw.config.home import Home
 from tests.support.command import REMOTECLAW
 from tests.support.waiting import HANG_S
 
-__all__ = ["REMOTECLAW", "Terminal", "env"]
-
 
 def env(home: Home, **more: str) -> dict[str, str]:
     """Return the environment of a user with nothing installed and nothing configured."""

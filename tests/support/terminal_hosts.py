@@ -18,8 +18,6 @@ from tests.support.talk import agent_of, said_in
 from tests.support.terminal_kills import TALK, Walk, Watchman
 from tests.support.waiting import eventually
 
-__all__ = ["HOLD_S", "Host", "host", "killed_host", "opened", "two_hosts"]
-
 #: The shortest time that a terminal's lease may have.
 HOLD_S = 5.0
 

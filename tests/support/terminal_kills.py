@@ -36,8 +36,6 @@ from tests.support.stack import Stack
 from tests.support.talk import agent_of, said_in
 from tests.support.waiting import HANG_S, eventually
 
-__all__ = ["CASES", "Blow", "Case", "Walk", "Watchman", "walked"]
-
 Blow = Literal["drain", "worker", "gateway", "holder", "redis"]
 HOLD_S = 600.0
 TALK = "tests.support.talk"

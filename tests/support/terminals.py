@@ -7,8 +7,6 @@ import orjson
 from remoteclaw.fleet.terminal_state import Place
 from tests.support.agents import AgentCli
 
-__all__ = ["place_of", "used_before"]
-
 
 def used_before(cli: AgentCli, home: Path, workspace: Path) -> dict[str, str]:
     """Return the environment of a CLI whose questions at its first start a person has answered."""

@@ -14,9 +14,6 @@ from remoteclaw.tty.input import paste
 from remoteclaw.tty.screen import Screen
 from tests.support.waiting import eventually
 
-__all__ = ["AGAIN_S", "PAUSE_S", "Tty"]
-
-
 #: How long a person takes to press Enter behind their words, in seconds, and to press it again: one
 #: that comes with the words is a part of what was pasted to some programs.
 PAUSE_S, AGAIN_S = 0.2, 2.0

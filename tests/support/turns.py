@@ -15,8 +15,6 @@ from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.tools.catalog import METHODS, TOOLS
 from tests.support.stack import Stack, message
 
-__all__ = ["Turn", "begin_turn", "gateway", "operator"]
-
 DIGEST = "5" * 64
 
 

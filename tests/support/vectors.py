@@ -3,8 +3,6 @@
 Each would call `pwned()`, or fetch from `evil.example`.
 """
 
-__all__ = ["VECTORS"]
-
 _TAGS = ("img src=x", "svg", "body", "details open", "video", "audio src=x", "input autofocus")
 _EVENTS = ("onerror", "onload", "onfocus", "ontoggle", "onmouseover", "onpointerenter", "onbegin")
 _HANDLERS = tuple(f"<{tag} {event}=pwned()>" for tag in _TAGS for event in _EVENTS)

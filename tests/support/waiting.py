@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["HANG_S", "eventually", "eventually_sync"]
-
 #: How long a test waits for anything, in seconds. It only ends a test that would wait for ever:
 #: it is no bound on how long something takes, and a green test stays far below it on any machine.
 HANG_S = 60.0

@@ -16,8 +16,6 @@ from tests.support.bridges import MemorySessionMap, agent_bridge
 from tests.support.stack import message
 from tests.support.tty import Tty
 
-__all__ = ["Walk", "program", "walk"]
-
 
 @dataclass
 class Walk:

@@ -6,8 +6,6 @@ from typing import Any
 
 from tests.support.doors import Door, RpcClient
 
-__all__ = ["Screen", "watching"]
-
 
 class Screen:
     """What one viewer has on its screen."""

@@ -39,8 +39,6 @@ from tests.support.stack import Stack
 from tests.support.telegram import TelegramBot, file
 from tests.support.waiting import eventually
 
-__all__ = ["OWNER", "WORLDS", "World", "configured", "entered"]
-
 OWNER = 7
 MEGABYTE = 2**20
 NO_FILES: Mapping[str, bytes] = MappingProxyType({})

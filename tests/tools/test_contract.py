@@ -12,8 +12,8 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.principals import Operator
-from remoteclaw.tools.base import NoParams, Result
-from remoteclaw.tools.catalog import METHODS, TOOLS, Method, Tool
+from remoteclaw.tools.base import Method, NoParams, Result, Tool
+from remoteclaw.tools.catalog import METHODS, TOOLS
 from tests.support.promised import PROMISED, good_params, schema_of
 from tests.support.schemas import VALUES, kinds
 from tests.support.stack import Stack

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from remoteclaw.tty.frames import Frame, Frames, applied
-from remoteclaw.tty.screen import PICTURE, PictureUnreadable, Screen
+from remoteclaw.tty.picture import PICTURE, PictureUnreadable
+from remoteclaw.tty.screen import Screen
 
 pytest.importorskip("pyghostty")
 

@@ -24,9 +24,10 @@ from remoteclaw.host.logs import MOST_BYTES
 from remoteclaw.runtimes import detect_runtime
 from remoteclaw.up.embedded import EmbeddedRedis
 from remoteclaw.up.lock import locked, running_pid
+from tests.support.command import REMOTECLAW
 from tests.support.processes import children, everything, is_alive, marked_processes
 from tests.support.stack import message
-from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.terminal import Terminal, env
 from tests.support.up import command_line, fork_server_of, remoteclaw, running, workers_of
 from tests.support.waiting import HANG_S, eventually_sync
 

@@ -15,7 +15,8 @@ from remoteclaw.cli import main
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import AgentConfig
 from remoteclaw.up.agents import introduction, rules_problem
-from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.command import REMOTECLAW
+from tests.support.terminal import Terminal, env
 from tests.support.up import running
 
 ROOT = Path(__file__).parents[2]

@@ -2,8 +2,6 @@
 
 from remoteclaw.protocols import ChannelProfile
 
-__all__ = ["PROFILE"]
-
 PROFILE = ChannelProfile(
     chunk_limit=1_000_000,  # a terminal has no limit, but memory has
     formatting=("The user reads in a terminal, which renders Markdown.",),

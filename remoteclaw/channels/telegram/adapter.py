@@ -31,8 +31,6 @@ from remoteclaw.protocols import (
     Sent,
 )
 
-__all__ = ["TelegramAdapter"]
-
 #: How long one poll waits for messages, in seconds, and how long for the rest of an album.
 POLL_S, ALBUM_S = 25, 0.5
 #: The largest picture that is shown as one, in bytes, and the types that are.

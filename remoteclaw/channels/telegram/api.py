@@ -56,8 +56,6 @@ for _name in _SPARED:
     if sys.modules[_name] is None:
         del sys.modules[_name]
 
-__all__ = ["BotApi", "Refused", "upload"]
-
 #: How long a connection, an answer, and a file on its way may take, in seconds.
 CONNECT_S, ANSWER_S, FILE_S = 10.0, 20.0, 120.0
 #: How many calls are under way at once, besides a poll: the relay's replies, and live text.

@@ -2,8 +2,6 @@
 
 from remoteclaw.protocols import ChannelProfile
 
-__all__ = ["PROFILE"]
-
 PROFILE = ChannelProfile(
     chunk_limit=4000,  # of 4096, which leaves room for a line in front
     chunk_unit="utf16",

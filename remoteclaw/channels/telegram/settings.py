@@ -7,8 +7,6 @@ from pydantic import Field, field_validator
 from remoteclaw.config.model import ChannelConfig, TokenConfig
 from remoteclaw.config.rights import BY_PEOPLE
 
-__all__ = ["API_URL", "TelegramAccount", "TelegramConfig"]
-
 #: Telegram's own server of the Bot API.
 API_URL = "https://api.telegram.org"
 

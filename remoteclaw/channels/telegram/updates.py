@@ -9,8 +9,6 @@ from typing import Any
 
 from remoteclaw.protocols import Choice, Incoming, IncomingFile
 
-__all__ = ["PRESSED", "WANTED", "album_of", "incoming", "moved"]
-
 #: The kinds of updates that are asked for. Posts of channels are no messages of a person.
 WANTED = ("message", "edited_message", "message_reaction", "callback_query")
 #: How much of a quoted message is kept, in characters.

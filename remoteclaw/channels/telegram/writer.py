@@ -25,8 +25,6 @@ from remoteclaw.markdown import (
     blocks_of,
 )
 
-__all__ = ["MOST_ENTITIES", "MOST_UNITS", "Entity", "Text", "write"]
-
 #: The longest text of a message, in units of UTF-16, and the most entities: Telegram ignores more.
 MOST_UNITS, MOST_ENTITIES = 4096, 100
 #: The widest table that a telephone shows in columns, in characters.

@@ -8,8 +8,6 @@ from remoteclaw.errors import PlatformAway, RedisUnavailable, Unsupported
 from remoteclaw.fleet.web import Event, WebChats, chat_of
 from remoteclaw.protocols import Operation, Part, Reply, Sent
 
-__all__ = ["WebAdapter", "messages_of"]
-
 OURS = "agent"
 
 

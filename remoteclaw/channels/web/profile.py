@@ -2,8 +2,6 @@
 
 from remoteclaw.protocols import ChannelProfile
 
-__all__ = ["ADMIN", "PROFILE", "person_id"]
-
 #: How the ids of those begin who have logged in with the scope admin, and of others.
 ADMIN, USER = "admin.", "user."
 

@@ -33,8 +33,6 @@ from remoteclaw.errors import (
 from remoteclaw.host.terminal import one_line
 from remoteclaw.protocols import Batch, Identity, IncomingFile, Part, Reply, Sent
 
-__all__ = ["WebhookAdapter"]
-
 #: How long the program may take to answer, and to be connected to, in seconds.
 ANSWER_S, CONNECT_S = 30.0, 10.0
 #: How much of its answer is read, in bytes.

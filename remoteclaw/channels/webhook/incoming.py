@@ -12,8 +12,6 @@ from remoteclaw.host.fetch import fetch
 from remoteclaw.host.files import UnfitFile
 from remoteclaw.protocols import Choice, Incoming, IncomingFile
 
-__all__ = ["PostedMessage"]
-
 _FORM = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True)
 
 

@@ -2,8 +2,6 @@
 
 from remoteclaw.protocols import ChannelProfile
 
-__all__ = ["PROFILE"]
-
 PROFILE = ChannelProfile(
     chunk_limit=100_000,  # the receiver knows its platform's limit
     formatting=("The message goes through another program, which gets Markdown.",),

@@ -8,8 +8,6 @@ from pydantic import Field, field_validator
 from remoteclaw.config.model import ChannelConfig, TokenConfig
 from remoteclaw.config.rights import BY_PEOPLE
 
-__all__ = ["WebhookAccount", "WebhookConfig"]
-
 
 class WebhookAccount(TokenConfig):
     """A program that passes messages on; both sides sign with the token."""

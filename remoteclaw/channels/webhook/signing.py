@@ -8,8 +8,6 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 
-__all__ = ["SIGNATURE", "TIMESTAMP", "WINDOW_S", "is_signed", "signed_headers"]
-
 TIMESTAMP, SIGNATURE = "X-RemoteClaw-Timestamp", "X-RemoteClaw-Signature"
 #: How old a request may be, and how far ahead a sender's clock, in seconds.
 WINDOW_S = 300

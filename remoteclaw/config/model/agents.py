@@ -15,8 +15,6 @@ from remoteclaw.config.permissions import Rule
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
 from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
 
-__all__ = ["AgentConfig", "McpServerSettings", "workspace"]
-
 
 class McpServerSettings(Section):
     """An MCP server that the agent gets: a program to start (stdio) or an address (HTTP)."""

@@ -8,8 +8,6 @@ from remoteclaw.config.model.section import Section
 from remoteclaw.config.rights import BY_PEOPLE
 from remoteclaw.messages import ChatPlace
 
-__all__ = ["ApprovalsConfig"]
-
 
 class ApprovalsConfig(Section):
     """Who answers what agents may not do by themselves, where, and how long a turn waits for it.

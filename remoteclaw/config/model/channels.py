@@ -19,8 +19,6 @@ from remoteclaw.messages import DEFAULT_ACCOUNT
 from remoteclaw.profiles import channel_of
 from remoteclaw.protocols import Unit
 
-__all__ = ["AccountConfig", "ChannelConfig", "TokenConfig", "accounts_of"]
-
 _T = TypeVar("_T")
 
 

@@ -23,8 +23,6 @@ from remoteclaw.errors import ConfigError
 from remoteclaw.messages import ChatKind, channel_name
 from remoteclaw.profiles import is_gateways, profile_of
 
-__all__ = ["Config"]
-
 #: The settings of a channel that its profile decides where the file says nothing.
 _OF_PROFILE = ("chunk_limit", "chunk_unit", "formatting", "attachment_mb", "attachment_types")
 

@@ -7,8 +7,6 @@ from pydantic import Field
 from remoteclaw.config.model.section import AT_START, MOST, Section
 from remoteclaw.config.rights import BY_PEOPLE, by_people
 
-__all__ = ["FleetConfig"]
-
 WITH_UP = by_people(restart="`remoteclaw up`")
 
 

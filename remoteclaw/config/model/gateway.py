@@ -10,8 +10,6 @@ from pydantic import Field, field_validator, model_validator
 from remoteclaw.config.model.section import MOST_S, Section, check_names
 from remoteclaw.config.rights import BY_PEOPLE, by_people
 
-__all__ = ["GatewayConfig", "JwtConfig", "is_loopback"]
-
 WITH_SOCKET = by_people(restart="`remoteclaw up`, or a gateway that runs without it")
 WITH_GATEWAY = by_people(restart="the gateway, for MCP; its other doors take it at once")
 

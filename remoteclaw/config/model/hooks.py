@@ -5,8 +5,6 @@ from typing import Annotated
 from remoteclaw.config.model.section import Section
 from remoteclaw.config.rights import by_people
 
-__all__ = ["HooksConfig"]
-
 WITH_WORKERS = by_people(restart="the workers")
 
 

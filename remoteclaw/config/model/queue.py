@@ -8,8 +8,6 @@ from remoteclaw.config.model.section import MOST, Section
 from remoteclaw.config.rights import BY_AGENTS
 from remoteclaw.messages import channel_name
 
-__all__ = ["DropPolicy", "QueueConfig", "QueueMode", "QueueOverride"]
-
 QueueMode = Literal["aside", "collect", "followup", "steer", "interrupt"]
 DropPolicy = Literal["old", "new", "summarize"]
 PauseMs = Annotated[int, Field(ge=0, le=60_000)]

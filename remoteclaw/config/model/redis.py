@@ -9,8 +9,6 @@ from pydantic import field_validator
 from remoteclaw.config.model.section import AT_START, EVERYTHING, Section
 from remoteclaw.config.rights import by_people
 
-__all__ = ["RedisConfig", "redis_address"]
-
 #: The least that Redis may be told to keep, in bytes: when empty, it has one or two million.
 LEAST_MEMORY = 16 * 1024 * 1024
 

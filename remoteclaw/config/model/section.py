@@ -9,17 +9,6 @@ from remoteclaw.clock import named_zone
 from remoteclaw.config.rights import by_people
 from remoteclaw.described import DescribedModel
 
-__all__ = [
-    "AT_START",
-    "EVERYTHING",
-    "MOST",
-    "MOST_S",
-    "Section",
-    "check_ids",
-    "check_names",
-    "zone_name",
-]
-
 _T = TypeVar("_T")
 
 #: What a process reads once, at its start; all else is read again before the next call or turn.

@@ -9,8 +9,6 @@ from remoteclaw.config.model.section import Section, zone_name
 from remoteclaw.config.rights import BY_PEOPLE
 from remoteclaw.messages import ChatKind
 
-__all__ = ["RecordConfig", "ResetConfig", "SessionsConfig"]
-
 
 class ResetConfig(Section):
     """When a person's next message begins a new conversation; without a key, never.

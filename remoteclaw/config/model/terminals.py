@@ -7,8 +7,6 @@ from pydantic import Field
 from remoteclaw.config.model.section import Section
 from remoteclaw.config.rights import BY_PEOPLE
 
-__all__ = ["TerminalsConfig"]
-
 
 class TerminalsConfig(Section):
     """Agents' own programs in terminals: how many, how long, how large."""

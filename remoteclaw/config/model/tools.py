@@ -9,8 +9,6 @@ from remoteclaw.config.model.approvals import ApprovalsConfig
 from remoteclaw.config.model.section import Section, check_ids
 from remoteclaw.config.rights import BY_PEOPLE
 
-__all__ = ["GroupConfig", "Profile", "SenderConfig", "ToolsConfig"]
-
 Profile = Literal["full", "limited", "messaging", "minimal"]
 
 

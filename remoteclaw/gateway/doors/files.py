@@ -12,8 +12,6 @@ from remoteclaw.host.files import size_in_words
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment, SessionKey
 
-__all__ = ["FilesDoor"]
-
 TOO_LARGE = (
     f"The file {{}} was not taken: files have {size_in_words(MAX_ATTACHMENT_BYTES)} at most."
 )

@@ -8,10 +8,7 @@ import orjson
 from pydantic import ConfigDict, Field, ValidationError
 
 from remoteclaw.errors import CallError, CallRefused
-from remoteclaw.tools.base import Id
-from remoteclaw.tools.catalog import Params, Result
-
-__all__ = ["Connect", "Request", "encoded", "error_frame", "explained", "result_frame"]
+from remoteclaw.tools.base import Id, Params, Result
 
 #: How large an answer may be, in bytes: a long conversation's history fits.
 MOST_ANSWER_BYTES = 6 * 1024 * 1024

@@ -23,10 +23,8 @@ from remoteclaw.gateway.guard import ERRORS, Bearer, Guard, answer_of_error, aut
 from remoteclaw.gateway.meters import exposition
 from remoteclaw.gateway.page.door import PageDoor, PageSocket, with_token
 from remoteclaw.gateway.principals import Operator
-from remoteclaw.tools.base import Id
-from remoteclaw.tools.catalog import TOOLS, Params
-
-__all__ = ["create_app"]
+from remoteclaw.tools.base import Id, Params
+from remoteclaw.tools.catalog import TOOLS
 
 #: How long Redis may take to answer before this gateway counts as not ready, in seconds.
 READY_S = 1.0

@@ -26,8 +26,6 @@ from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.tools.base import Params
 from remoteclaw.tools.catalog import TOOLS
 
-__all__ = ["CALL_ID", "SESSION_KEY", "SIDE_EFFECTS", "McpDoor", "listing", "params_schema"]
-
 #: In a call's `_meta`: its name, so that a repeated one is not done again.
 CALL_ID = "remoteclaw/callId"
 #: In an answer's `_meta`: what the call did besides answering, for the connector's file.

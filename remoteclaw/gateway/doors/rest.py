@@ -16,11 +16,9 @@ from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import API, TooLarge, address_of, authenticate, body_of, refusal
 from remoteclaw.gateway.narrowing import no_session
 from remoteclaw.gateway.principals import Operator
-from remoteclaw.tools.catalog import Result
+from remoteclaw.tools.base import Result
 from remoteclaw.tools.sessions import HistoryResult
 from remoteclaw.tools.terminals import OpenedTerminal
-
-__all__ = ["WAYS", "RestDoor", "Way"]
 
 SESSIONS = f"{API}sessions"
 #: The longest text that is typed or pasted, in characters.

@@ -24,8 +24,6 @@ from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.tty.screen import Screen
 
-__all__ = ["Streams"]
-
 #: How many streams a gateway has, and how many of them one operator.
 MOST, MOST_OF_ONE = 500, 100
 #: How often something is sent, in seconds, so that whatever is in front sees that it lives.

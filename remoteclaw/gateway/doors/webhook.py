@@ -15,8 +15,6 @@ from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import body_of, parsed
 
-__all__ = ["WebhookDoor"]
-
 CHANNEL = "webhook"
 log = logging.getLogger(__name__)
 

@@ -34,10 +34,8 @@ from remoteclaw.gateway.page.chats import Opening
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.gateway.rooms import EVENTS as EVENTS_OF_TERMINALS
 from remoteclaw.messages import SessionKey
-from remoteclaw.tools.base import SCOPES
-from remoteclaw.tools.catalog import METHODS, Result
-
-__all__ = ["PROTOCOL", "Connection", "WebSocketDoor"]
+from remoteclaw.tools.base import SCOPES, Result
+from remoteclaw.tools.catalog import METHODS
 
 PROTOCOL = 3
 #: How long a client may take from the upgrade to its `connect`, in seconds.

@@ -8,8 +8,6 @@ from remoteclaw.gateway.asks import shown
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.tools import asks as contract
 
-__all__ = ["HANDLERS"]
-
 
 async def _list(call: Call, params: contract.AsksParams) -> contract.AsksResult:
     asks = call.fleet.asks

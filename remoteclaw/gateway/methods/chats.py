@@ -22,8 +22,6 @@ from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import Operation
 from remoteclaw.tools import chats as contract
 
-__all__ = ["HANDLERS"]
-
 #: How long an adapter may take to begin an operation, and how long the call waits for its result,
 #: in seconds: the relay gives the operation itself 4 s.
 BEGIN_S, OPERATION_S = 10.0, 15.0

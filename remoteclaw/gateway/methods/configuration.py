@@ -23,8 +23,6 @@ from remoteclaw.gateway.rights import subject_of_caller
 from remoteclaw.tools import configuration as contract
 from remoteclaw.tools.base import NoParams
 
-__all__ = ["HANDLERS"]
-
 NEEDS_APPROVAL = (
     "Nothing was changed yet: a person has to allow it within an hour ({rule}). {where} Go on "
     "without waiting for it: you are told what becomes of it."

@@ -16,8 +16,6 @@ from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import Attachment, SessionKey
 from remoteclaw.tools import console as contract
 
-__all__ = ["HANDLERS", "chat_of"]
-
 
 async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
     session = await _session(call, params)

@@ -23,8 +23,6 @@ from remoteclaw.messages import SessionKey
 from remoteclaw.tools import cron as contract
 from remoteclaw.tools.base import NoParams
 
-__all__ = ["HANDLERS"]
-
 
 async def _status(call: Call, params: NoParams) -> contract.CronStatus:
     jobs = await _visible(call)

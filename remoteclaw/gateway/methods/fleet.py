@@ -18,8 +18,6 @@ from remoteclaw.messages import DEFAULT_ACCOUNT
 from remoteclaw.tools import fleet as contract
 from remoteclaw.tools.base import NoParams
 
-__all__ = ["HANDLERS"]
-
 #: The most sessions at work that are told of one by one.
 MOST_SESSIONS = 50
 #: How much of a dead letter's text is shown, in characters.

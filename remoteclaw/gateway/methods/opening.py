@@ -17,8 +17,6 @@ from remoteclaw.tools import terminals as contract
 from remoteclaw.tty import ghostty
 from remoteclaw.tty import input as typing
 
-__all__ = ["open_terminal"]
-
 #: How the main conversation with an agent is called.
 MAIN = "main"
 #: One sentence for an agent that there is not, one that the token is not for, and a place that is

@@ -26,8 +26,6 @@ from remoteclaw.tools.operators import (
 )
 from remoteclaw.tools.sessions import SendResult
 
-__all__ = ["HANDLERS", "check_sender"]
-
 
 async def health(_call: Call, _params: NoParams) -> Health:
     """Say that the gateway answers."""

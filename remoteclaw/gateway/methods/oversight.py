@@ -21,8 +21,6 @@ from remoteclaw.tools import oversight as contract
 from remoteclaw.tools.operators import SessionParams
 from remoteclaw.tools.sessions import HistoryResult
 
-__all__ = ["HANDLERS"]
-
 
 async def _search(call: Call, params: contract.SearchParams) -> contract.SearchResult:
     asks = Counter(one.session.sid for one in await call.fleet.asks.waiting())

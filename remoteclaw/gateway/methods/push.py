@@ -11,8 +11,6 @@ from remoteclaw.gateway.page.notifier import server_key
 from remoteclaw.tools import push as contract
 from remoteclaw.tools.base import NoParams
 
-__all__ = ["HANDLERS"]
-
 
 def _who(call: Call) -> tuple[str, str]:
     """Return a person's id on the page, and the id of the token that they are logged in with."""

@@ -19,8 +19,6 @@ from remoteclaw.tasks.spawn import check_direction, check_hops
 from remoteclaw.tools import sessions as contract
 from remoteclaw.tools.base import NoParams
 
-__all__ = ["HANDLERS", "facts_of", "history_of"]
-
 #: The longest text of one item of a history, in characters: a little more than a record has.
 MOST_CHARS = 8100
 #: The same of what a tool gave back, for an agent: it reads all that it is told.

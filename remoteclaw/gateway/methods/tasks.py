@@ -16,8 +16,6 @@ from remoteclaw.tasks.spawn import check_depth, check_hops, spawn
 from remoteclaw.tasks.tell import tell
 from remoteclaw.tools import tasks as contract
 
-__all__ = ["HANDLERS"]
-
 
 async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResult:
     parent = await current(call)

@@ -23,8 +23,6 @@ from remoteclaw.tty.keyboard import Typist
 from remoteclaw.tty.keys import UnknownKey
 from remoteclaw.tty.watching import Watching
 
-__all__ = ["HANDLERS"]
-
 BUSY = (
     "The terminal is not known to be idle: parking it would cut off its work. Use force to end it "
     "anyway."

@@ -6,8 +6,6 @@ from remoteclaw.fleet.usage import added_up
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.tools import usage as contract
 
-__all__ = ["HANDLERS"]
-
 #: How many agents or sessions are told: those who took most.
 MOST_ROWS = 1000
 

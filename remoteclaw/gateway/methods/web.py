@@ -18,8 +18,6 @@ from remoteclaw.protocols import Choice, Incoming, IncomingFile
 from remoteclaw.tools import web as contract
 from remoteclaw.tools.console import SentFile
 
-__all__ = ["HANDLERS"]
-
 #: What each person may write in a minute, through this gateway.
 _RATE = Rate()
 #: The same, of what is shown in a chat before it is taken in.

@@ -10,8 +10,6 @@ from remoteclaw.gateway.work import tree_of
 from remoteclaw.tools import work as contract
 from remoteclaw.tools.operators import SessionParams
 
-__all__ = ["HANDLERS"]
-
 #: How much is kept of what an agent says of its progress, in characters and in bytes.
 MOST_PROGRESS = 256
 FOR_NOBODY = (

@@ -19,8 +19,6 @@ from remoteclaw.gateway.page.notifier import Notifier
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import DEFAULT_ACCOUNT, SessionKey, stream_order
 
-__all__ = ["CHANNEL", "Opening", "PageChats", "earlier", "session_of", "told"]
-
 CHANNEL = "web"
 #: How many of a chat's newest events a client is told that opens it: several screens full.
 NEWEST = 100

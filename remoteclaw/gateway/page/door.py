@@ -28,11 +28,9 @@ from remoteclaw.gateway.page.chats import CHANNEL, session_of
 from remoteclaw.gateway.page.html import html_of
 from remoteclaw.messages import DEFAULT_ACCOUNT
 from remoteclaw.tools.asks import Ask, AsksResult
-from remoteclaw.tools.catalog import Params, Result
+from remoteclaw.tools.base import Params, Result
 from remoteclaw.tools.sessions import HistoryResult
 from remoteclaw.tools.web import Earlier
-
-__all__ = ["HEADERS", "PageDoor", "PageSocket", "with_token"]
 
 #: What a page of ours may do: use its own files and its own gateway, and nothing else.
 HEADERS = {

@@ -21,8 +21,6 @@ from remoteclaw.markdown import (
     blocks_of,
 )
 
-__all__ = ["html_of"]
-
 #: What an answer's highest heading is on the page, below the page's own and that of who wrote it:
 #: those who listen go from heading to heading, and none is left out between them.
 FIRST_HEADING = 3

@@ -33,8 +33,6 @@ from remoteclaw.host.tokens import digest
 if TYPE_CHECKING:
     from remoteclaw.gateway.page.webpush import ServerKey
 
-__all__ = ["Notifier", "server_key"]
-
 #: How many events of one person's chats wait to be told: the newest.
 MOST_WAITING = 20
 #: How much of a message is told, and of its conversation's name, in characters.

@@ -17,8 +17,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-__all__ = ["ServerKey", "are_keys", "sealed"]
-
 #: How many keys the curve P-256 has: a private one is a number from 1 to below it.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 #: The size of a record, in bytes: a message is one, and services take no longer ones.

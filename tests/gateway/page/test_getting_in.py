@@ -7,7 +7,8 @@ from playwright.async_api import Browser, expect
 
 from remoteclaw.config.home import Home
 from tests.support.browser import write
-from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.command import REMOTECLAW
+from tests.support.terminal import Terminal, env
 
 LINK = r"^  page     (http://127\.0\.0\.1:\d+/#([\w-]{32}))$"
 

@@ -16,8 +16,6 @@ from tests.support.model_server.conversation import (
     new_id,
 )
 
-__all__ = ["Anthropic"]
-
 _ADDED = as_tags(
     "system-reminder",
     "local-command-caveat",

@@ -18,8 +18,6 @@ from tests.support.model_server.conversation import (
 )
 from tests.support.model_server.openai_errors import openai_error, openai_overload
 
-__all__ = ["Chat"]
-
 _ADDED = as_tags("system-reminder")
 #: What opencode says in the user's name: about files, and when it has shortened a conversation.
 _IN_THEIR_NAME = re.compile(

@@ -9,21 +9,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = [
-    "INPUT_TOKENS",
-    "LIMIT_S",
-    "OUTPUT_TOKENS",
-    "Call",
-    "Conversation",
-    "Dialect",
-    "Event",
-    "Picture",
-    "Plan",
-    "Tool",
-    "as_tags",
-    "new_id",
-]
-
 #: What every request costs.
 INPUT_TOKENS, OUTPUT_TOKENS = 100, 7
 #: After how long a plan's limit ends, unless a directive says otherwise.

@@ -17,8 +17,6 @@ from tests.support.model_server.conversation import (
     new_id,
 )
 
-__all__ = ["Gemini"]
-
 _ADDED = as_tags("session_context", "hook_context")
 #: Behind it stand the files that the user's text names with an @.
 _REFERENCED = "--- Content from referenced files ---"

@@ -4,8 +4,6 @@ from typing import Any
 
 from tests.support.model_server.conversation import Plan
 
-__all__ = ["openai_error", "openai_overload"]
-
 _INVALID = "invalid_request_error"
 #: By status: type, code, message.
 _KINDS: dict[int, tuple[str, str | None, str]] = {

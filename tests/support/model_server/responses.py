@@ -20,8 +20,6 @@ from tests.support.model_server.conversation import (
 )
 from tests.support.model_server.openai_errors import openai_error, openai_overload
 
-__all__ = ["Responses"]
-
 _ADDED = as_tags("environment_context", "user_instructions", "turn_aborted", "recommended_plugins")
 #: AGENTS.md comes as a message of the user's.
 _AGENTS = re.compile(r"# AGENTS\.md instructions.*?</INSTRUCTIONS>", re.DOTALL)

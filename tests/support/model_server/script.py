@@ -9,8 +9,6 @@ from typing import Any
 
 from tests.support.model_server.conversation import Call, Conversation, Plan, Tool
 
-__all__ = ["Script", "aside"]
-
 _NAMES = """
     SAY LONG DRIP THINK TOOL SHELL READ SLEEP IMAGES HTTP RETRYAFTER DROP OVERLOADED RECALL TOOLS
     GREPSYS LEN ECHO VERDICT

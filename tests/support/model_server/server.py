@@ -15,8 +15,6 @@ from tests.support.model_server.gemini import Gemini
 from tests.support.model_server.responses import Responses
 from tests.support.model_server.script import Script, aside
 
-__all__ = ["ModelServer"]
-
 _DIALECTS: tuple[Dialect, ...] = (Anthropic(), Responses(), Chat(), Gemini())
 #: How many requests are kept as they came.
 KEPT_BODIES = 20

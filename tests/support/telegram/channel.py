@@ -6,8 +6,6 @@ from tests.support.command import REMOTECLAW, Process, start_program
 from tests.support.stack import Stack
 from tests.support.telegram import TelegramBot
 
-__all__ = ["ANN", "GROUP", "Channel"]
-
 #: The bot's owner, and a group that was let in.
 ANN, GROUP = 7, -100_500
 

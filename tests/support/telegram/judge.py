@@ -15,8 +15,6 @@ from aiogram.methods.base import TelegramMethod
 from aiogram.types import BufferedInputFile, TelegramObject
 from pydantic import BaseModel, ValidationError
 
-__all__ = ["FILE_BYTES", "Refusal", "given", "judged", "units"]
-
 #: The largest file that a bot may send, in bytes, and what a text and its entities may have.
 FILE_BYTES = 50_000_000
 MOST_ENTITIES = 100

@@ -17,8 +17,6 @@ from aiohttp import web
 
 from tests.support.telegram.judge import FILE_BYTES, Refusal, formatted, given, judged, units
 
-__all__ = ["TelegramServer"]
-
 #: What a text, and the words under a file, may have, in units of UTF-16.
 MOST_TEXT, MOST_CAPTION = 4096, 1024
 #: What who has pressed a button is told at most, in characters.
