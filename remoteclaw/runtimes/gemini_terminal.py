@@ -19,6 +19,8 @@ from remoteclaw.runtimes.terminal_notes import NotedWatch, TerminalNotes
 
 #: What the sign at the beginning of its title says.
 _SIGNS: Mapping[str, Activity] = {"◇": "idle", "✦": "busy", "⏲": "busy", "✋": "waiting"}
+#: How it notifies that it waits for a person.
+_ATTENTION = "Gemini CLI needs your attention"
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: Gemini's own rules under `permissions = "deny"`: what would be asked for is refused.
 _REFUSED = """
@@ -84,7 +86,7 @@ _HEADLESS = (("NO_COLOR", "1"), ("GEMINI_DEBUG_LOG_FILE", "/dev/stderr"))
 
 
 class GeminiWatch(NotedWatch):
-    """What gemini says by its title, from when it has opened its conversation."""
+    """What gemini says by its title and notifications, once it has opened its conversation."""
 
     def __init__(
         self, notes: TerminalNotes, env: Mapping[str, str], conversation: str | None
@@ -97,10 +99,14 @@ class GeminiWatch(NotedWatch):
         """Whether its titles are of now: a new watch is told earlier ones first."""
         self._said: Activity = "unknown"
         """What its title says."""
+        self._is_asking = False
+        """Whether it has notified of a question of which its title says nothing."""
 
     @property
     def activity(self) -> Activity:
         """What it does."""
+        if self._is_asking:
+            return "waiting"
         may_rest = self.is_ready and not (self._is_prompted or self._is_touched)
         return "unknown" if self._said == "idle" and not may_rest else self._said
 
@@ -112,6 +118,7 @@ class GeminiWatch(NotedWatch):
     def title(self, text: str) -> None:
         """Take the title."""
         self._said = _SIGNS.get(text[:1], "unknown")
+        self._is_asking, self.known.waiting_for = False, ""
         if self._said in ("busy", "waiting"):
             if self._is_prompted:
                 self._is_prompted = False
@@ -120,9 +127,17 @@ class GeminiWatch(NotedWatch):
                 self._touch(False)
         self.tell()
 
+    def osc(self, number: int, data: str) -> None:
+        """Take a notification, if its user wants any: it may ask while its title rests."""
+        if number == 9 and _ATTENTION in data and self._said == "idle" and self._is_followed:
+            self._is_asking, self.known.waiting_for = True, data.rpartition(" | ")[2]
+            self._touch(True)  # for the next watch, too
+        self.tell()
+
     def typed(self) -> None:
         """Note that a person has typed: a menu may be open, under the same title."""
         if self._said == "idle":
+            self._is_asking = False  # it may be answered
             self._touch(True)
         self.tell()
 

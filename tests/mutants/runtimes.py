@@ -678,6 +678,12 @@ MUTANTS = (
         test="test_nothing_is_said_by_a_record_of_no_one[isCompactSummary]",
     ),
     Mutant(
+        "gemini at rest by its title, while a notification says that it asks",
+        before="if self._is_asking:",
+        after="if False:",
+        test="test_gemini_waits_also_where_only_a_notification_says_so",
+    ),
+    Mutant(
         "gemini at rest by its title, while it asks who signs in",
         before="may_rest = self.is_ready and not (self._is_prompted or self._is_touched)",
         after="may_rest = not (self._is_prompted or self._is_touched)",

@@ -25,6 +25,9 @@ from tests.support.walks import walk
 
 ID = "8e7203f5-0e99-4388-b6fa-bf6d7fe5c040"
 READY, WORKING = "◇  Ready (work)      ", "✦  Working… (work)    "
+NOTICE = "Gemini CLI needs your attention {}"
+#: What gemini takes for a loop, also in the second answer, which is made of the first one.
+LOOP = "SAY: " * 15 + "x"
 SILENT, ASKING = "⏲  Working… (work)     ", "✋  Action Required (work)"
 
 
@@ -161,6 +164,33 @@ async def test_what_is_typed_into_gemini_at_rest_may_open_a_menu_also_later(
     assert titled(following, READY) == "idle"
 
 
+async def test_gemini_waits_also_where_only_a_notification_says_so(
+    directory: Path, chat: "Chat"
+) -> None:
+    """Whether a loop is one, and whether a file elsewhere may be read, it asks at rest."""
+    chat.say("user", "plum")
+    launched(directory, id_=ID)
+    chat.write({"$set": {"sessionId": ID}})
+    watch = chat.watch()
+    await watch.look()
+    watch.title(ASKING)
+    watch.osc(9, NOTICE.format("Approval required | Approve tool action: ls"))
+    assert titled(watch, READY) == "idle", "its title has told of that"
+    watch.osc(9, "Gemini CLI session complete Run finished | The session finished.")
+    assert titled(watch, READY) == "idle"
+
+    watch.osc(9, NOTICE.format("Loop detection confirmation required | A loop was detected."))
+    assert await looked(watch) == "waiting"
+    assert watch.waiting_for == "A loop was detected."
+    following = chat.watch()
+    following.title(READY)
+    assert await looked(following) == "unknown"
+    watch.typed()
+    assert await looked(watch) == "unknown", "it may be answered, or not"
+    watch.title(WORKING)
+    assert titled(watch, READY) == "idle"
+
+
 async def test_gemini_is_not_idle_before_it_has_taken_up_its_first_prompt(
     directory: Path, chat: "Chat"
 ) -> None:
@@ -287,7 +317,10 @@ async def test_gemini_goes_from_a_turn_to_a_terminal_and_from_the_record_back(
     cli = required("gemini", model_server)
     signed_in = Path(os.environ["HOME"], ".gemini", "settings.json")
     signed_in.parent.mkdir()
-    signed_in.write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
+    signed_in.write_text(
+        '{"security": {"auth": {"selectedType": "gemini-api-key"}},'
+        ' "general": {"enableNotifications": true}}'
+    )
     async with walk(home, cli, "SAY: plum", prompt="RECALL") as walked:
         tty = walked.tty
         await tty.becomes("idle")
@@ -297,12 +330,18 @@ async def test_gemini_goes_from_a_turn_to_a_terminal_and_from_the_record_back(
         await ignores_pastes(tty)
         await tty.type("\x1b")
         await tty.becomes("idle")
+        await tty.submit(LOOP)
+        await tty.becomes("waiting")
+        assert "loop" in tty.watch.waiting_for
+        await tty.type("\x1b")
+        await tty.see("A potential loop was detected. ")  # the dialog has no more words there
         await tty.submit(f"SAY: quince{HOSTILE}")
         await tty.becomes("idle")
         await tty.end(signal.SIGTERM)
         items = walked.items()
         again = await walked.bridge.handle(message("SAY: fig"))
 
+    items = [item for item in items if "loop" not in item.text and "SAY: SAY:" not in item.text]
     recalled = items.pop(1)
     assert "SAY: plum" in recalled.text, "it remembers the turn"
     assert [(item.kind, item.text) for item in items] == [
