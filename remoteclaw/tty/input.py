@@ -20,11 +20,12 @@ _TYPE_IT = "Type it yourself in the terminal, if you mean it."
 _ADDRESS = re.compile(
     r"(?<=[A-Za-z0-9_])@[A-Za-z0-9][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*(?!\.*[\w/\\-])"
 )
-#: What the programs take for files that were dropped on them, and read wherever they are: gemini
-#: a text of nothing but paths, the others the path of a picture, claude also within a text.
+#: Texts that the programs take for files that were dropped on them, and read wherever those are:
+#: gemini one of nothing but paths, codex and opencode one that is the path of a picture.
 _PATHS = re.compile(r"/|file:|(?=\.).*(?:\.\./|\s/)", re.DOTALL)
-_OUTSIDE = re.compile(r"(?:^|\s)(?:/|\S*\.\./)")
-_PICTURE = re.compile(r"\.(?:avif|gif|jpe?g|pdf|png|svg|webp)(?=\s*$|\s/)", re.IGNORECASE)
+_PICTURE = re.compile(r"\.(?:avif|gif|jpe?g|pdf|png|svg|webp)$", re.IGNORECASE)
+#: The pictures that claude takes for dropped ones also within a text.
+_DROPPED = re.compile(r"\.(?:gif|jpe?g|png|webp)$", re.IGNORECASE)
 #: Format characters that stay: they make up words of several scripts, and emoji.
 _JOINERS = "\u200c\u200d"
 
@@ -75,19 +76,27 @@ def problem_of_input(text: str) -> str | None:
         return f"“{shown}” ends the program. {_TYPE_IT}"
     if "@" in _ADDRESS.sub("", shown):
         return f"The text has “@” outside of an address, which names a file there. {_TYPE_IT}"
-    if _has_path(re.sub(r"[\"'\\]", "", shown)):
-        return f"The text has the path of a file, which could be read there. {_TYPE_IT}"
+    unescaped = shown.replace("\\", "")
+    if _is_path(re.sub(r"[\"']", "", unescaped)):
+        return f"The text is the path of a file, which could be read there. {_TYPE_IT}"
+    if _drops_picture(unescaped):
+        return (
+            "A line ends with the path of a picture, which could be read there: put a full stop "
+            f"behind it to name it alone. {_TYPE_IT}"
+        )
     return None
 
 
-def _has_path(text: str) -> bool:
-    """Return whether a program could take a part of a text for a file outside of its workspace."""
-    if _PATHS.match(text):
-        return True
-    return any(
-        (outside := _OUTSIDE.search(line)) and _PICTURE.search(line, outside.end())
-        for line in text.splitlines()
-    )
+def _is_path(text: str) -> bool:
+    """Return whether a program could take a text for a file outside of its workspace."""
+    return bool(_PATHS.match(text) or ("/../" in text and _PICTURE.search(text)))
+
+
+def _drops_picture(text: str) -> bool:
+    """Return whether claude takes a path in a text for a picture: one up to the next or the end."""
+    pieces = (piece for line in text.splitlines() for piece in re.split(" (?=/)", line))
+    bare = (piece.strip().strip("\"'") for piece in pieces)
+    return any(piece.startswith("/") and _DROPPED.search(piece) for piece in bare)
 
 
 def _lines(text: str) -> str:

@@ -70,7 +70,7 @@ async def test_no_text_becomes_a_command(
                 await client.call("terminals.input", {**about, "text": text})
         for text in harmless(directory):
             said = word("said")
-            await submit(client, about["sid"], f"{text} {said}")
+            await submit(client, about["sid"], f"{text}\n{said}")
             await becomes(client, about["sid"], "idle")
             assert is_whole(said), text
 

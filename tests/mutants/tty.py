@@ -263,20 +263,20 @@ MUTANTS = (
     ),
     Mutant(
         "a text of paths that gemini reads",
-        before="if _PATHS.match(text):",
-        after="if False:",
+        before="_PATHS.match(text) or",
+        after="",
         test="test_what_could_be_a_command_is_not_typed",
     ),
     Mutant(
         "a path whose quotes hide it",
-        before='if _has_path(re.sub(r"[\\"\'\\\\]", "", shown)):',
-        after="if _has_path(shown):",
+        before="""if _is_path(re.sub(r"[\\"']", "", unescaped)):""",
+        after="if _is_path(unescaped):",
         test="test_what_could_be_a_command_is_not_typed",
     ),
     Mutant(
         "a picture that claude reads in a text",
-        before="(outside := _OUTSIDE.search(line)) and _PICTURE.search(line, outside.end())",
-        after="_PATHS.match(line) and _PICTURE.search(line)",
+        before='re.split(" (?=/)", line)',
+        after="[line]",
         test="test_what_could_be_a_command_is_not_typed",
     ),
     Mutant(

@@ -19,8 +19,9 @@ def disguises(outside: Path) -> list[str]:
     Pasted and sent: claude and codex run "!touch x"; all obey "/clear" and "/quit", also where an
     invisible sign that we remove was in front, gemini behind blanks too; claude and opencode end
     for "exit" and ":q". gemini reads "@file" behind a letter, and a text of nothing but paths;
-    claude a picture whose path ends a text or a line, codex and opencode one that is the whole
-    text. No line behind the first one was a command.
+    claude a picture (gif, jpeg, png, webp) from a "/" behind a blank, or a line's beginning, to the
+    line's end or the next such "/"; codex and opencode one that is the whole text. No line behind
+    the first one was a command.
     """
     file = f"{outside}/secrets"
     return [
@@ -72,7 +73,8 @@ def disguises(outside: Path) -> list[str]:
         f"file://{file}.png",
         f"see {file}.png",
         f"see {outside}/my secrets.PNG /tmp",
-        f"see '{file}.jpeg'",
+        f"see {file}.pn\\g",
+        f"one\n'{file}.jpeg'",
         f"one\n{file}.webp\ntwo",
         "src/../../secrets.svg",
         "'../secrets.pd\\f'",
@@ -89,6 +91,10 @@ def harmless(outside: Path) -> list[str]:
         "what do !ls and /clear do?",
         "mail me@example.org about a/b and #12.",
         f"see {outside}/secrets.png and tell me",
+        f"see {outside}/secrets.png.",
+        f"see '{outside}/secrets.png'",
+        f"see {outside}/secrets.svg",
+        "see ../secrets.png",
         f"what is in ({outside}/secrets.txt)",
         "exit code 1 is wrong",
     ]
