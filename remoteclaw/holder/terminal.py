@@ -30,12 +30,14 @@ import select
 import time
 from _operator import _compare_digest  # hmac.compare_digest without importing hmac
 
-from output import PIECE_BYTES, RING_BYTES, Pump, Ring
+from output import RING_BYTES, Pump, Ring
 from program import GRACE_S, HANDSHAKE_S, PROTOCOL, TICK_S, Holder, _signal, now
 from tree import remove_tree
 
 #: The most output that is read before clients are served, in reads.
 READS = 16
+#: A read of less than this, in bytes, is mostly all that there is: to look again costs a key more.
+SHORT_BYTES = 1024
 #: The input that may wait for the program, in bytes: a client sends no more while so much waits.
 INPUT_BYTES = 64 * 1024
 #: How many clients that were replaced, and haven't read so yet, are waited for.
@@ -122,7 +124,7 @@ class TerminalHolder(Holder):
                     self.serve()
                 for stranger in list(self.strangers):
                     self.meet(stranger)
-                self.check()  # before the program is typed anything
+                self.check(ready)  # before the program is typed anything
                 self.feed()
                 self.flush()
         except SystemExit:  # SIGTERM
@@ -151,9 +153,10 @@ class TerminalHolder(Holder):
         """Read what the program has written."""
         try:
             for _ in range(READS):
-                if not self.ring.read_from(self.master):
-                    return False
+                count = self.ring.read_from(self.master)
                 self.active = now()
+                if count < SHORT_BYTES:
+                    return count > 0
         except OSError:  # nothing more now, or nothing any more: the CLI has just ended
             return False
         return True
@@ -182,14 +185,10 @@ class TerminalHolder(Holder):
                 pump.client.sock.close()
                 self.leaving.remove(pump)
 
-    def check(self):
+    def check(self, ready):
         """End a terminal that is not needed any more."""
-        if self.lifeline is not None:
-            try:
-                if not os.read(self.lifeline, 1):
-                    self.finish("lifeline")
-            except BlockingIOError:
-                pass
+        if self.lifeline in ready:  # its other end is closed
+            self.finish("lifeline")
         if now() > self.deadline:
             self.finish("deadline")
         if self.pump is None and now() > self.active + self.idle_s:
@@ -306,8 +305,9 @@ class TerminalHolder(Holder):
             while now() < until and self.status is None and self.has_children():
                 self.pause(0.02)
         self.end_tree(grace_s)
-        for _ in range(RING_BYTES // PIECE_BYTES):  # who can't be ended may yet write
-            self.drain()
+        for _ in range(RING_BYTES // SHORT_BYTES):  # who can't be ended may yet write
+            if not self.drain():
+                break
         self.write_ended()
         remove_tree(os.fsdecode(self.run_dir))
         self.say_goodbye()

@@ -1,4 +1,4 @@
-"""A program in a pseudo-terminal with nothing around it, and one in tmux."""
+"""A program in a pseudo-terminal: with nothing around it, in tmux, and in a holder."""
 
 import contextlib
 import os
@@ -6,11 +6,14 @@ import pty
 import select
 import shlex
 import signal
+import socket
 import subprocess
 import termios
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from remoteclaw.holder.terminal_client import TerminalClient
+from tests.support.holders import KEY
 from tests.support.waiting import HANG_S
 
 #: Columns and rows.
@@ -69,3 +72,19 @@ def in_tmux(program: Sequence[str], directory: Path) -> Iterator[Bare]:
             yield bare
     finally:
         subprocess.run([*tmux, "kill-server"], check=True)
+
+
+class _Held(Bare):
+    """A socket to a holder, read as plainly as tmux's terminal."""
+
+    def type(self, data: bytes) -> None:
+        super().type(b"IN %d\n" % len(data) + data)
+
+
+@contextlib.contextmanager
+def in_holder(held: TerminalClient) -> Iterator[Bare]:
+    """Attach to a terminal instead of its client."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(held.path))
+        sock.sendall(b"ATTACH 1 pty %s\n" % KEY.encode())
+        yield _Held(sock.fileno())

@@ -45,7 +45,7 @@ async def soak(stack: Stack, directory: Path, *, minutes: float, sessions: int) 
     with ModelServerProcess.running(directory) as model:
         agents = _agents(model, directory)
         kinds = [*agents]
-        limits = {"handover_s": 1, "scrollback": 1000}
+        limits: dict[str, Any] = {"handover_s": 1, "scrollback": 1000}
         more = {**agents, "played": played(RECORDINGS[0])}
         async with Stage.set(stack, played(), count=4, agents=more, **limits) as stage:
             began = time.monotonic()

@@ -40,11 +40,13 @@ class Stage:
         *,
         count: int = 2,
         agents: Mapping[str, Any] | None = None,
+        gateway: Mapping[str, Any] | None = None,
         **terminals: Any,
     ) -> AsyncIterator["Stage"]:
         """Have workers and a gateway for an agent, and others; all terminals end with it."""
         limits = {**PLENTY, **terminals}
-        await workers(stack, count, agent, agents=agents, terminals=limits, lease_s=30)
+        options = {"agents": agents, "gateway": gateway or {}, "terminals": limits}
+        await workers(stack, count, agent, **options, lease_s=30)
         stage = cls(stack)
         sweeping = asyncio.create_task(stack.fleet.sweeper.run())
         try:

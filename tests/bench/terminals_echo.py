@@ -10,7 +10,7 @@ import orjson
 from websockets.asyncio.client import connect
 
 from remoteclaw.holder.terminal_client import TerminalClient
-from tests.bench.bare import Bare, in_tmux
+from tests.bench.bare import Bare, in_holder, in_tmux
 from tests.bench.gateway import Pairs, by_turns, echoed, echoing
 from tests.bench.stage import Stage, played, shows
 from tests.bench.viewers import viewing
@@ -22,8 +22,8 @@ from tests.support.stack import Stack
 KEY_S = 0.05
 #: How many watch.
 VIEWERS = 50
-#: Letters that no control sequence of tmux ends with.
-LETTERS = itertools.cycle(b"QVWUN")
+#: Letters that no control sequence of tmux ends with, and that no OUT of a holder has.
+LETTERS = itertools.cycle(b"QVWNX")
 
 
 async def bench_echo(stack: Stack, directory: Path, rounds: int) -> list[Pairs]:
@@ -32,22 +32,25 @@ async def bench_echo(stack: Stack, directory: Path, rounds: int) -> list[Pairs]:
     directory.mkdir()
     held = await start(directory, *program)
     await Reader(held).until(b"READY")
-    typed = _Held(await attach(held))
     rows: list[Pairs] = []
+    others = {"bare pseudo-terminal": Bare.running(program)}
+    if shutil.which("tmux"):
+        others["tmux attach"] = in_tmux(program, directory)
+    else:
+        sys.stderr.write("tmux is not installed: its row is left out\n")
     try:
-        others = {"bare pseudo-terminal": Bare.running(program)}
-        if shutil.which("tmux"):
-            others["tmux attach"] = in_tmux(program, directory)
-        else:
-            sys.stderr.write("tmux is not installed: its row is left out\n")
-        for name, running in others.items():
-            with running as other:
-                other.until(b"READY")
-                pair = await by_turns(typed.key, partial(_key_of, other), rounds * 10)
-            rows.append(("key, holder", name, *pair, "≤ 1 ×" if "tmux" in name else ""))
+        with in_holder(held) as plain:
+            plain.until(b"READY")
+            for name, running in others.items():
+                with running as other:
+                    other.until(b"READY")
+                    ours, floor = partial(_key_of, plain), partial(_key_of, other)
+                    pair = await by_turns(ours, floor, rounds * 10)
+                rows.append(("key, holder", name, *pair, "≤ 1 ×" if "tmux" in name else ""))
+        typed = _Held(await attach(held))
         return [*rows, *await _over_gateway(stack, typed, rounds)]
     finally:
-        await end(held, typed.client)
+        await end(held)
 
 
 async def _over_gateway(stack: Stack, held: "_Held", rounds: int) -> list[Pairs]:

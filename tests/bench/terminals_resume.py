@@ -18,30 +18,37 @@ from tests.bench.gateway import Pairs
 from tests.bench.stage import Stage, becomes
 from tests.support.agents import AgentCli
 from tests.support.doors import Refused, RpcClient
+from tests.support.signed import secret_file, signed
 from tests.support.stack import Stack
 from tests.support.terminals import used_before
 from tests.support.tty import Tty
 from tests.support.waiting import eventually
 
-#: How many are resumed at once.
+#: How many are resumed at once, with as many workers: one that waits for a worker starts later.
 AT_ONCE = 5
 
 
 async def bench_resume(stack: Stack, cli: AgentCli, directory: Path, rounds: int) -> list[Pairs]:
     """Measure one, and some at once."""
     agent, env = used(cli, directory)
+    secret = secret_file(directory)
+    cockpit = {"jwt": {"cockpit": {"secret_file": str(secret), "scope": "write"}}}
     async with (
-        Stage.set(stack, agent, count=4) as stage,
+        Stage.set(stack, agent, count=AT_ONCE, gateway=cockpit) as stage,
         stage.door.connected(stage.token) as client,
     ):
         found = [await _begun(stage, client, f"t{number}") for number in range(AT_ONCE)]
 
-        async def ours(count: int) -> None:
-            await asyncio.gather(*(_live(stage, sid) for sid, _ in found[:count]))
+        async def ours(count: int) -> list[float]:
+            # A person opens three at once; these are as many people as terminals.
+            people = (signed(secret, sub=f"p{n}", exp=int(time.time()) + 600) for n in range(count))
+            resumed = zip(found, people, strict=False)
+            return await asyncio.gather(*(_live(stage, sid, token) for (sid, _), token in resumed))
 
-        async def bare(count: int) -> None:
-            starts = (_bare(cli, env, directory, known) for _, known in found[:count])
-            await asyncio.gather(*starts)
+        async def bare(count: int) -> list[float]:
+            all_ready = asyncio.Barrier(count)  # ours live on as well, which costs the others
+            starts = (_bare(cli, env, directory, known, all_ready) for _, known in found[:count])
+            return await asyncio.gather(*starts)
 
         async def park() -> None:
             for sid, _ in found:
@@ -93,33 +100,26 @@ async def _begun(stage: Stage, client: RpcClient, name: str) -> tuple[str, str]:
     return sid, known
 
 
-async def _live(stage: Stage, sid: str) -> None:
-    """Resume a terminal, and wait until it is told to be live."""
-    async with stage.door.connected(stage.token) as client:
-        about = {"session": sid, "cols": 120, "rows": 32}
-        opened = await _opened(client, about)
+async def _live(stage: Stage, sid: str, token: str) -> float:
+    """Resume a terminal as its person; return when it was told to be live."""
+    async with stage.door.connected(token) as client:
+        opened = await client.call("terminals.open", {"session": sid, "cols": 120, "rows": 32})
         assert opened["created"], opened
         state = (await client.call("terminals.watch", {"sid": sid}))["state"]
         while state == "starting":
             state = (await client.event("terminal.state"))["state"]
         assert state == "live", state
+        return time.perf_counter()
 
 
-async def _opened(client: RpcClient, about: dict[str, object]) -> dict[str, object]:
-    """Open one, and again after a moment where one person opens too many at once."""
-    while True:
-        try:
-            found: dict[str, object] = await client.call("terminals.open", about)
-        except Refused as refused:
-            if refused.code != "TOO_MANY":
-                raise
-            await asyncio.sleep(refused.error["retryAfterMs"] / 1000)
-        else:
-            return found
-
-
-async def _bare(cli: AgentCli, env: dict[str, str], directory: Path, conversation: str) -> None:
-    """Start a CLI with a conversation, and wait until it is ready."""
+async def _bare(
+    cli: AgentCli,
+    env: dict[str, str],
+    directory: Path,
+    conversation: str,
+    all_ready: asyncio.Barrier,
+) -> float:
+    """Start a CLI with a conversation; return when it was ready, once all of them are."""
     program = create_cli_runtime(cli.name).terminal
     assert program is not None
     workspace = str(directory / "workspace")
@@ -134,22 +134,25 @@ async def _bare(cli: AgentCli, env: dict[str, str], directory: Path, conversatio
     )
     async with Tty.running(launch, watch):
         await eventually(lambda: watch.is_ready)
+        at = time.perf_counter()
+        await all_ready.wait()
+    return at
 
 
 async def _measured(
-    ours: Callable[[int], Awaitable[None]],
-    bare: Callable[[int], Awaitable[None]],
+    ours: Callable[[int], Awaitable[list[float]]],
+    bare: Callable[[int], Awaitable[list[float]]],
     park: Callable[[], Awaitable[None]],
     count: int,
     rounds: int,
 ) -> tuple[list[float], list[float]]:
-    """Measure both by turns, in seconds, with all parked before each."""
+    """Measure both by turns, in seconds until the last is there, with all parked before each."""
     measured: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds + 1):
         for side, one in zip(measured, (ours, bare), strict=True):
             await park()
             started = time.perf_counter()
-            await one(count)
+            last = max(await one(count))
             if number:
-                side.append(time.perf_counter() - started)
+                side.append(last - started)
     return measured

@@ -187,8 +187,8 @@ MUTANTS = (
     ),
     Mutant(
         "keys for a program whose time is over",
-        before="self.check()  # before the program is typed anything\nself.feed()",
-        after="self.feed()\nself.check()",
+        before="self.check(ready)  # before the program is typed anything\nself.feed()",
+        after="self.feed()\nself.check(ready)",
         test="test_a_frozen_terminal_whose_time_is_over_is_typed_nothing",
     ),
 )

@@ -32,8 +32,9 @@ class TerminalsConfig(Section):
     hold_s: Annotated[float, BY_PEOPLE] = Field(default=600, ge=5, le=86_400)
     """Seconds for which a terminal keeps its session without Redis, or a host without a sign of
     life; it is ended after 0.9 of them."""
-    scrollback: Annotated[int, BY_PEOPLE] = Field(default=800, ge=0, le=10_000)
-    """Rows that are kept above the screen: with 800, a terminal takes a megabyte of the gateway."""
+    scrollback: Annotated[int, BY_PEOPLE] = Field(default=600, ge=0, le=10_000)
+    """Rows that are kept above the screen: with 600, a terminal takes a megabyte of the gateway at
+    most."""
     cols: Annotated[int, BY_PEOPLE] = Field(default=120, ge=20, le=500)
     """Columns until a person's window says otherwise."""
     rows: Annotated[int, BY_PEOPLE] = Field(default=32, ge=5, le=200)
