@@ -43,6 +43,8 @@ MOST_SAID = 300
 _ESCAPES = re.compile(
     rb"\x1b(\][^\x07\x1b]*(\x07|\x1b\\)|\[[0-9;?<>=!]*[ -/]*[@-~]|[()][0-9A-B]|.)"
 )
+#: A question to the terminal: attributes, the cursor's place, colours. Only a gateway answers.
+_QUESTION = re.compile(rb"\x1b(\[[>=]?0?c|\[6n|\]1[01];\?)")
 
 log = logging.getLogger(__name__)
 
@@ -218,7 +220,10 @@ def _new_files(home: Home, sid: str) -> Path:
 
 
 async def _until_started(client: TerminalClient) -> str | None:
-    """Wait until a program has printed something and is quiet; a sentence if it ended instead."""
+    """Wait until a program has printed something and is quiet; a sentence if it ended instead.
+
+    One that asks its terminal something is there, and waits for the gateway.
+    """
     printed, until = b"", boottime() + START_S
     while (left := until - boottime()) > 0:
         try:
@@ -226,6 +231,8 @@ async def _until_started(client: TerminalClient) -> str | None:
                 match await client.read():
                     case Output(_, data):
                         printed = (printed + data)[-65_536:]
+                        if _QUESTION.search(printed):
+                            return None
                     case Ended(status):
                         return _ended_at_start(status, printed)
                     case _:  # the gateway has taken it over: it is there
