@@ -51,7 +51,7 @@ def opened(cli: AgentCli, home: Home) -> Open:
         env = {**create_cli_runtime(cli.name).environment(os.environ), **cli.env}
         given = {"command": cli.command, "env": env, "model": cli.model_name, **options}
         given = {"permissions": "auto", "system_prompt": "You are RemoteClaw.", **given}
-        async with asyncio.timeout(HANG_S), agent_process(home, cli.name, **given) as (one, _):
+        async with asyncio.timeout(HANG_S * 3), agent_process(home, cli.name, **given) as (one, _):
             yield one
 
     return open_
@@ -109,96 +109,148 @@ class Busy:
         assert not done.ends_agent
 
 
-# -- what it is asked of --------------------------------------------------------------------------
-
-
-async def test_questions_are_answered_while_a_tool_runs(
-    opened: Open, cli: AgentCli, directory: Path
-) -> None:
-    """Several at once; nothing of them is in the turn, in the next one, or on the disk."""
+async def test_all_that_is_asked_beside_turns(opened: Open, cli: AgentCli, directory: Path) -> None:
+    """In one conversation: each question is answered or not, and no turn knows of any."""
     async with opened() as process:
-        colour = word("green")
-        assert await said(process.turn(f"my colour is {colour} SAY:noted")) == "noted"
-        words = [word("beside") for _ in range(3)]
-        async with Busy(process, directory):
-            answers = await asyncio.gather(*(process.aside(f"SAY:{each}") for each in words))
-            assert [answer.strip() for answer in answers] == words
-            assert colour in await process.aside("RECALL")
-        recalled = await said(process.turn("RECALL"))
-        assert colour in recalled
-        assert process.parked_state() is not None
-        kept = [file for file in (directory / "user").rglob("*") if file.is_file()]
-        for each in words:
-            assert each not in recalled
-            assert not [file for file in kept if each.encode() in file.read_bytes()]
+        await is_answered_from_a_first_turn(process, directory)
+        await several_are_answered_while_a_tool_runs(process, directory)
+        await is_no_command_and_reads_no_file(process, cli, directory)
+        if create_cli_runtime(cli.name).capabilities.reports_cost:
+            await costs_its_turn_nothing(process, directory)
+        await runs_no_tool(process, directory)
+        await is_given_up(process, cli, directory)
+        await outlives_the_stop_of_its_turn(process, cli, directory)
 
 
 async def test_a_question_has_the_prefix_of_its_conversation(
     opened: Open, cli: AgentCli, directory: Path
 ) -> None:
-    """The provider reads tools, instructions and all finished turns from its cache."""
+    """The provider reads tools, instructions and all finished turns from its cache.
+
+    No tool of a server runs, also of one whose tools need no permission in a turn.
+    """
     async with opened(mcp_servers={"probe": PROBE}) as process:
         await said(process.turn("SAY:one"))
-        second, beside = word("second"), word("beside")
+        second, beside, never = word("second"), word("beside"), word("never")
         await said(process.turn(f"{second} SAY:two"))
         async with Busy(process, directory):
             await process.aside(f"{beside} SAY:three")
+            with pytest.raises(AsideFailed):
+                await process.aside(f'TOOL:echo:{{"text": "{never}"}}')
         new = added(asked(cli.model, second), asked(cli.model, beside))
     # Codex tells the copy of its sandbox before it asks.
     assert new[0]["role"] == "assistant"
     assert {message["role"] for message in new[1:]} <= {"developer", "user"}
     assert beside in str(new[-1])
+    assert f"echo: {never}" not in cli.model.bodies()
 
 
-async def test_a_question_in_a_first_turn_is_answered_from_itself(
-    opened: Open, directory: Path
-) -> None:
-    async with opened() as process:
-        async with Busy(process, directory):
-            assert (await process.aside("SAY:beside")).strip() == "beside"
-        assert "beside" not in await said(process.turn("RECALL"))
+async def is_answered_from_a_first_turn(process: AgentProcess, directory: Path) -> None:
+    async with Busy(process, directory):
+        assert (await process.aside("SAY:beside")).strip() == "beside"
+    assert "beside" not in await said(process.turn("RECALL"))
 
 
-async def test_a_question_is_no_command_and_reads_no_file(
-    opened: Open, cli: AgentCli, directory: Path
+async def several_are_answered_while_a_tool_runs(process: AgentProcess, directory: Path) -> None:
+    """At once; nothing of them is in the turn, in the next one, or on the disk."""
+    colour = word("green")
+    assert await said(process.turn(f"my colour is {colour} SAY:noted")) == "noted"
+    words = [word("beside") for _ in range(3)]
+    async with Busy(process, directory):
+        answers = await asyncio.gather(*(process.aside(f"SAY:{each}") for each in words))
+        assert [answer.strip() for answer in answers] == words
+        assert colour in await process.aside("RECALL")
+    recalled = await said(process.turn("RECALL"))
+    assert colour in recalled
+    assert process.parked_state() is not None
+    kept = [file for file in (directory / "user").rglob("*") if file.is_file()]
+    for each in words:
+        assert each not in recalled
+        assert not [file for file in kept if each.encode() in file.read_bytes()]
+
+
+async def is_no_command_and_reads_no_file(
+    process: AgentProcess, cli: AgentCli, directory: Path
 ) -> None:
     secret = directory / "secret.txt"
     secret.write_text("TOP-SECRET-4711")
-    async with opened() as process:
-        await said(process.turn("SAY:one"))
-        async with Busy(process, directory):
-            for text in (f"@{secret}", "/help", "!ls", "-p"):
-                said_ = word("beside")
-                assert (await process.aside(f"{text} SAY:{said_}")).strip() == said_
-                assert text in cli.model.bodies()
+    async with Busy(process, directory):
+        for text in (f"@{secret}", "/help", "!ls", "-p"):
+            said_ = word("beside")
+            assert (await process.aside(f"{text} SAY:{said_}")).strip() == said_
+            assert text in cli.model.bodies()
     assert "TOP-SECRET" not in cli.model.bodies()
 
 
-async def test_a_turn_costs_no_more_for_what_was_asked_beside(
-    opened: Open, cli: AgentCli, directory: Path
-) -> None:
+async def costs_its_turn_nothing(process: AgentProcess, directory: Path) -> None:
     """Each request of the scripted model costs the same; a turn with a tool has two."""
-    if not create_cli_runtime(cli.name).capabilities.reports_cost:
-        pytest.skip(f"{cli.name} tells no cost")
-    async with opened() as process:
 
-        async def cost(prompt: str) -> float:
-            async for event in process.turn(prompt):
-                if isinstance(event, DoneEvent):
-                    return event.result.total_cost_usd or 0.0
-            raise AssertionError("the turn has no end")
+    async def cost(prompt: str) -> float:
+        async for event in process.turn(prompt):
+            if isinstance(event, DoneEvent):
+                return event.result.total_cost_usd or 0.0
+        raise AssertionError("the turn has no end")
 
-        once = await cost("SAY:one")
-        assert once > 0
-        async with Busy(process, directory) as busy:
-            await asyncio.gather(*(process.aside(f"SAY:{number}") for number in range(3)))
-        done = await busy.task
-        assert done.result.total_cost_usd == pytest.approx(2 * once)
-        await process.aside("SAY:behind it")
-        assert await cost("SAY:three") == pytest.approx(once)
+    once = await cost("SAY:one")
+    assert once > 0
+    async with Busy(process, directory) as busy:
+        await asyncio.gather(*(process.aside(f"SAY:{number}") for number in range(3)))
+    done = await busy.task
+    assert done.result.total_cost_usd == pytest.approx(2 * once)
+    await process.aside("SAY:behind it")
+    assert await cost("SAY:three") == pytest.approx(once)
+
+
+# -- no tool --------------------------------------------------------------------------------------
+
+
+async def runs_no_tool(process: AgentProcess, directory: Path) -> None:
+    """Whatever the agent may do: there is no answer, or what was said before the attempt."""
+    made = directory / "made"
+    tools = (f"SHELL:touch '{made}'", f"SHELL:echo x > '{made}'")
+    async with Busy(process, directory):
+        for sentence, tool in itertools.product(("", "SAY:let me see\n"), tools):
+            try:
+                answer = await process.aside(f"{sentence}{tool}")
+            except AsideFailed:
+                continue
+            assert answer == "let me see"
+            assert sentence
+    assert await said(process.turn("SAY:again")) == "again"
+    assert not made.exists()
+
+
+# -- no answer ------------------------------------------------------------------------------------
+
+
+async def is_given_up(process: AgentProcess, cli: AgentCli, directory: Path) -> None:
+    """The model is silent, and whoever asked has waited for long enough: the turn goes on."""
+    silent = word("silent")
+    async with Busy(process, directory):
+        asking = asyncio.create_task(process.aside(f"{silent} SLEEP:600"))
+        await eventually(lambda: silent in cli.model.bodies())
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    assert await said(process.turn("SAY:again")) == "again"
+    assert process.parked_state() is not None
 
 
 # -- when -----------------------------------------------------------------------------------------
+
+
+async def outlives_the_stop_of_its_turn(
+    process: AgentProcess, cli: AgentCli, directory: Path
+) -> None:
+    beside = word("beside")
+    busy = Busy(process, directory)
+    await busy.begun()
+    asking = asyncio.create_task(process.aside(f"SLEEP:1 SAY:{beside}"))
+    await eventually(lambda: beside in cli.model.bodies())
+    await process.interrupt()
+    assert (await busy.task).result.aborted
+    assert (await asking).strip() == beside
+    assert await said(process.turn("SAY:again")) == "again"
 
 
 async def test_a_question_is_answered_while_a_permission_is_open(opened: Open) -> None:
@@ -214,60 +266,8 @@ async def test_a_question_is_answered_while_a_permission_is_open(opened: Open) -
         assert "beside" not in last.result.text
 
 
-async def test_a_question_outlives_the_stop_of_its_turn(
-    opened: Open, cli: AgentCli, directory: Path
-) -> None:
-    async with opened() as process:
-        await said(process.turn("SAY:one"))
-        beside = word("beside")
-        busy = Busy(process, directory)
-        await busy.begun()
-        asking = asyncio.create_task(process.aside(f"SLEEP:1 SAY:{beside}"))
-        await eventually(lambda: beside in cli.model.bodies())
-        await process.interrupt()
-        assert (await busy.task).result.aborted
-        assert (await asking).strip() == beside
-        assert await said(process.turn("SAY:again")) == "again"
-
-
-# -- no tool --------------------------------------------------------------------------------------
-
-
-async def test_no_tool_runs_for_a_question(opened: Open, directory: Path) -> None:
-    """Whatever the agent may do: there is no answer, or what was said before the attempt."""
-    made = directory / "made"
-    tools = (f"SHELL:touch '{made}'", f"SHELL:echo x > '{made}'")
-    async with opened() as process:
-        await said(process.turn("SAY:one"))
-        async with Busy(process, directory):
-            for sentence, tool in itertools.product(("", "SAY:let me see\n"), tools):
-                try:
-                    answer = await process.aside(f"{sentence}{tool}")
-                except AsideFailed:
-                    continue
-                assert answer == "let me see"
-                assert sentence
-        assert await said(process.turn("SAY:again")) == "again"
-    assert not made.exists()
-
-
-async def test_no_tool_of_a_server_runs_for_a_question(
-    opened: Open, cli: AgentCli, directory: Path
-) -> None:
-    """Also of one whose tools need no permission in a turn."""
-    never = word("never")
-    async with opened(mcp_servers={"probe": PROBE}) as process:
-        call = f'TOOL:echo:{{"text": "{never}"}}'
-        async with Busy(process, directory):
-            with pytest.raises(AsideFailed):
-                await process.aside(call)
-    assert f"echo: {never}" not in cli.model.bodies()
-
-
-# -- no answer ------------------------------------------------------------------------------------
-
-
 async def test_a_model_that_fails_answers_no_question(opened: Open, directory: Path) -> None:
+    """In a conversation that is too short for claude to make it shorter, and ask again."""
     failures = "HTTP:401", "HTTP:429", "HTTP:529", "HTTP:400:context", "DROP", "OVERLOADED"
     async with opened() as process:
         await said(process.turn("SAY:one"))
@@ -275,20 +275,3 @@ async def test_a_model_that_fails_answers_no_question(opened: Open, directory: P
             asked = await asyncio.gather(*map(process.aside, failures), return_exceptions=True)
         assert [type(answer) for answer in asked] == [AsideFailed] * len(failures)
         assert await said(process.turn("SAY:again")) == "again"
-
-
-async def test_a_question_that_is_given_up_leaves_its_turn_alone(
-    opened: Open, cli: AgentCli, directory: Path
-) -> None:
-    """The model is silent, and whoever asked has waited for long enough."""
-    async with opened() as process:
-        await said(process.turn("SAY:one"))
-        silent = word("silent")
-        async with Busy(process, directory):
-            asking = asyncio.create_task(process.aside(f"{silent} SLEEP:600"))
-            await eventually(lambda: silent in cli.model.bodies())
-            asking.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asking
-        assert await said(process.turn("SAY:again")) == "again"
-        assert process.parked_state() is not None

@@ -51,7 +51,7 @@ async def answered(stack: Stack, request: Request, verdict: Verdict, words: str 
     return told.text
 
 
-@pytest.mark.thorough("opencode")
+@pytest.mark.thorough("opencode", "gemini")
 async def test_what_people_answer_is_what_it_does(agent: Stack) -> None:
     once = await agent.append("SHELL:echo first >> made")
     request = await asked(agent)

@@ -141,9 +141,9 @@ async def test_an_earlier_conversation_is_gone_on_with(chat: Chat) -> None:
     assert "SAY:gone-on" not in asked
 
 
+@pytest.mark.parametrize("chat", ["claude"], indirect=True)
 async def test_commands_are_answered_beside_the_agent(chat: Chat) -> None:
-    if chat.cli.name in ("gemini", "opencode"):
-        pytest.skip("the same without any agent: claude and codex stand for all")
+    """Those of ours, which are the same whatever the agent is."""
     name = chat.cli.name
     assert "`/resume [NUMBER]`" in await chat.say("/help")
     assert "an owner: you may do everything" in await chat.say("/whoami")

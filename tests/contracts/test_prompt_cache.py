@@ -52,7 +52,7 @@ def roles(messages: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.thorough("opencode")
 @pytest.mark.parametrize(
     ("name", "times"),
-    [("claude", 3), ("codex", 3), ("opencode", 2)],
+    [("claude", 2), ("codex", 3), ("opencode", 2)],
     ids=["claude", "codex", "opencode"],
 )
 async def test_after_an_idle_time_only_the_new_message_is_new(

@@ -17,7 +17,6 @@ FAILURES = [
         "model `sonnet` (claude: `",
         "Correct `model` under [agents.main], or",
     ),
-    ("HTTP:429", "is busy right now (claude: `", "send it again in a minute."),
     ("HTTP:529", "is busy right now (claude: `", "send it again in a minute."),
     ("HTTP:400:credit", "no credit or quota left (claude: `", "Top it up at its provider"),
 ]
@@ -32,13 +31,12 @@ async def test_claudes_own_reason_comes_with_what_to_do(home: Home, claude: Agen
     ):
         for directive, reason, remedy in FAILURES:
             here = await bridge.handle(message(f"{directive} please", provider="console"))
-            far = await bridge.handle(message(f"{directive} please"))
-
             (words,) = [payload.text for payload in here.payloads]
             assert reason in words
             assert remedy in words
             assert "nobody's key" not in words
-            assert "claude: `" not in far.payloads[0].text
+        far = await bridge.handle(message(f"{FAILURES[0][0]} please"))
+        assert "claude: `" not in far.payloads[0].text
 
 
 async def test_who_has_not_signed_in_to_claude_reads_how(home: Home, claude: AgentCli) -> None:

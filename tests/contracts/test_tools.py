@@ -96,7 +96,7 @@ async def test_every_tool(stack: Stack, directory: Path, claude: AgentCli) -> No
     assert here.used == set(TOOLS)
 
 
-@pytest.mark.thorough("opencode")
+@pytest.mark.thorough("opencode", "gemini")
 @pytest.mark.parametrize(
     ("name", "transport"),
     [("claude", "stdio"), ("codex", "http"), ("gemini", "http"), ("opencode", "http")],

@@ -157,7 +157,7 @@ MUTANTS = (
         "a turn of claude's that costs what was asked beside it",
         before="self._costs.has_asides = True",
         after="pass",
-        test="test_a_turn_costs_no_more_for_what_was_asked_beside[claude]",
+        test="test_all_that_is_asked_beside_turns[claude]",
     ),
     Mutant(
         "a turn that is closed late and ends the next one",
@@ -187,7 +187,7 @@ MUTANTS = (
         "a question for which codex may run commands",
         before='thread_of(replace(spec, permissions="deny"), run_dir)',
         after="thread_of(spec, run_dir)",
-        test="test_no_tool_runs_for_a_question[codex-bare]",
+        test="test_all_that_is_asked_beside_turns[codex]",
     ),
     Mutant(
         "a tool of codex' in the middle of an answer beside the turn",
@@ -570,19 +570,19 @@ MUTANTS = (
         "a branch of claude's with half a turn",
         before="if ID.fullmatch(point):",
         after="if False:",
-        test="test_two_branches_begin_where_their_conversation_at_work_was[claude]",
+        test="test_two_branches_of_a_conversation_at_work_only_look[claude]",
     ),
     Mutant(
         "a branch of codex' with half a turn",
         before="if fork and self._point:",
         after="if False:",
-        test="test_two_branches_begin_where_their_conversation_at_work_was[codex]",
+        test="test_two_branches_of_a_conversation_at_work_only_look[codex]",
     ),
     Mutant(
         "a branch of codex' that is asked nothing",
         before='return {"approvalPolicy": "untrusted", **sandbox}',
         after="return {}",
-        test="test_a_branch_changes_nothing[codex]",
+        test="test_two_branches_of_a_conversation_at_work_only_look[codex]",
     ),
     Mutant(
         "a claude whose title rests is idle",

@@ -620,7 +620,7 @@ MUTANTS = (
         "a branch with the prompt of a task",
         before="launch_of=lease.state.launch_of[0],",
         after="launch_of=None,",
-        test="test_two_branches_begin_where_their_conversation_at_work_was[claude]",
+        test="test_two_branches_of_a_conversation_at_work_only_look[claude]",
     ),
     Mutant(
         "a branch with the tools of a task",
