@@ -97,14 +97,30 @@ def _row(view: "TokenView") -> tuple[object, ...]:
 @click.option(
     "--jwt", "jti", metavar="JTI", help="Revoke instead what another cockpit has signed, by its id."
 )
+@click.option(
+    "--jwt-user",
+    "user",
+    metavar="KEY/SUB",
+    help="Revoke instead all that another cockpit has signed for a user until now.",
+)
 @with_fleet
-async def revoke_token(fleet: "Fleet", token_id: str | None, jti: str | None) -> None:
+async def revoke_token(
+    fleet: "Fleet", token_id: str | None, jti: str | None, user: str | None
+) -> None:
     """Revoke a token; connections that use it are closed. TOKEN is its id, or its name."""
-    if (token_id is None) == (jti is None):
-        raise click.UsageError("Name a token, or give --jwt with the id that it has in `jti`.")
+    if [token_id, jti, user].count(None) != 2:
+        raise click.UsageError("Name a token, or give --jwt with its `jti`, or --jwt-user KEY/SUB.")
     if jti is not None:
         await fleet.tokens.revoke_jwt(jti)
         echo("It is revoked, and so is any other that has this id.")
+        return
+    if user is not None:
+        if not all(user.partition("/")):
+            raise click.UsageError(
+                "--jwt-user takes the key's name and `sub`, such as cockpit/ada."
+            )
+        await fleet.tokens.revoke_jwts_of(user)
+        echo("All that were signed for this user until now are revoked.")
         return
     assert token_id is not None, "one of them is there"
     views = await fleet.tokens.list()

@@ -64,6 +64,8 @@ TOKENS = "rc:tokens"
 AUDIT = "rc:audit"
 #: Sorted set: the ids of revoked JSON Web Tokens, by when the last of them has ended.
 JWT_GONE = "rc:jwt:gone"
+#: Sorted set: whose JSON Web Tokens are revoked, as KEY/SUB, by up to when they were signed (ms).
+JWT_USERS = "rc:jwt:users"
 #: String: in place of a key that a script is not given; never written.
 NO_KEY = "rc:none"
 #: In place of a session's id where an operator calls.

@@ -18,6 +18,8 @@ from remoteclaw.tools.base import Scope
 
 #: The longest time that a JSON Web Token can be valid, in milliseconds, and a day more.
 LONGEST_JWT_MS = 367 * 24 * 3600 * 1000
+#: How much the clocks of two computers may differ, in milliseconds.
+JWT_LEEWAY_MS = 10_000
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +97,19 @@ class Tokens:
         await self._scripts.call(client.zremrangebyscore, keys.JWT_GONE, 0, now)
         await self._scripts.call(client.zadd, keys.JWT_GONE, {jti: now + LONGEST_JWT_MS})
 
-    async def is_jwt_revoked(self, jti: str) -> bool:
-        """Whether the JSON Web Tokens with an id are valid no more."""
-        found = await self._scripts.call(self._scripts.client.zscore, keys.JWT_GONE, jti)
-        return found is not None
+    async def revoke_jwts_of(self, user: str) -> None:
+        """Make all JSON Web Tokens of a user, as KEY/SUB, valid no more that were signed by now."""
+        client, now = self._scripts.client, await self._scripts.now_ms()
+        await self._scripts.call(client.zremrangebyscore, keys.JWT_USERS, 0, now - LONGEST_JWT_MS)
+        await self._scripts.call(client.zadd, keys.JWT_USERS, {user: now + JWT_LEEWAY_MS})
+
+    async def is_jwt_revoked(self, jti: str | None, *, user: str, issued_ms: int) -> bool:
+        """Whether the JSON Web Tokens with an id, or a user's of that time, are valid no more."""
+        client = self._scripts.client
+        if jti and await self._scripts.call(client.zscore, keys.JWT_GONE, jti) is not None:
+            return True
+        until_ms = await self._scripts.call(client.zscore, keys.JWT_USERS, user)
+        return until_ms is not None and issued_ms <= until_ms
 
     async def read(self, token_id: str) -> TokenView | None:
         """Return what is kept of a token; None if there is none with this id."""

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from remoteclaw.config.model import GatewayConfig, JwtConfig
 from remoteclaw.errors import ConfigError, StateDirectoryError
-from remoteclaw.fleet.tokens import Tokens
+from remoteclaw.fleet.tokens import JWT_LEEWAY_MS, Tokens
 from remoteclaw.gateway.principals import Claims, Operator
 from remoteclaw.host.tokens import is_same
 from remoteclaw.tools.base import SCOPES, Id, Scope
@@ -27,8 +27,7 @@ ALGORITHM = "HS256"
 AUDIENCE = "remoteclaw"
 #: The fewest bytes of a secret, and the most that are read of its file.
 FEWEST, MOST = 32, 4096
-#: How much the clocks of two computers may differ, in seconds.
-LEEWAY_S = 10
+LEEWAY_S = JWT_LEEWAY_MS // 1000
 #: What a header may have. Others, such as `crit`, `jku` and `jwk`, ask for something else.
 HEADER = frozenset(("alg", "kid", "typ"))
 #: The form of one. Agents' and operators' tokens have no dot.
@@ -95,13 +94,13 @@ class Jwt:
         secret = self._secret(claims.key, key)
         if secret is None or not is_same(_digest(secret), claims.secret):
             return None
-        if claims.id is not None and await self._tokens.is_jwt_revoked(claims.id):
+        name, issued_ms = f"{claims.key}/{claims.subject}", claims.issued_s * 1000
+        if await self._tokens.is_jwt_revoked(claims.id, user=name, issued_ms=issued_ms):
             return None
         agents = _both(claims.agents, key.agents or None)
         if agents == ():
             return None
         scope = min(claims.scope, key.scope, key=SCOPES.index)
-        name = f"{claims.key}/{claims.subject}"
         return Operator(name, scope, f"jwt:{name}", agents, claims)
 
     def _claims(self, token: str) -> Claims | None:

@@ -191,7 +191,7 @@ async def test_scope_and_agents_are_the_narrower_of_token_and_key(
         assert "This token is for 'main' alone" in refused.json["error"]["message"]
 
 
-@pytest.mark.parametrize("end", ["revoked", "removed", "rotated", "narrowed", "expired"])
+@pytest.mark.parametrize("end", ["revoked", "lost", "removed", "rotated", "narrowed", "expired"])
 async def test_a_token_that_is_not_valid_any_more_closes_its_connections(
     stack: Stack, secret: Path, end: str
 ) -> None:
@@ -203,6 +203,15 @@ async def test_a_token_that_is_not_valid_any_more_closes_its_connections(
             case "revoked":
                 done = await asyncio.to_thread(run, stack, "token", "revoke", "--jwt", "j-1")
                 assert "It is revoked" in done.stdout
+            case "lost":
+                await stack.fleet.tokens.revoke_jwts_of("cockpit/ben")
+                assert await who(door, token) is not None
+                done = await asyncio.to_thread(
+                    run, stack, "token", "revoke", "--jwt-user", "cockpit/ada"
+                )
+                assert "signed for this user until now are revoked" in done.stdout
+                user, later = "cockpit/ada", (now + 60) * 1000
+                assert not await stack.fleet.tokens.is_jwt_revoked(None, user=user, issued_ms=later)
             case "removed":
                 stack.configure()
             case "rotated":

@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a lost user's signed tokens that stay valid",
+        before="return until_ms is not None and issued_ms <= until_ms",
+        after="return False",
+        test="test_a_token_that_is_not_valid_any_more_closes_its_connections[lost]",
+    ),
+    Mutant(
+        "a lost user who never gets in again",
+        before="return until_ms is not None and issued_ms <= until_ms",
+        after="return until_ms is not None",
+        test="test_a_token_that_is_not_valid_any_more_closes_its_connections[lost]",
+    ),
+    Mutant(
         "a terminal that is settled and counts as held",
         before="if not holder or worker != holder or not place",
         after="if not holder or not place",

@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "a signed token that can't be revoked",
-        before="if claims.id is not None and await self._tokens.is_jwt_revoked(claims.id):",
+        before="if await self._tokens.is_jwt_revoked(claims.id, user=name, issued_ms=issued_ms):",
         after="if False:",
         test="test_a_token_that_is_not_valid_any_more_closes_its_connections[revoked]",
     ),
