@@ -202,8 +202,9 @@ class OpencodeWatch(NotedWatch):
                 if is_main:
                     self._open(session)
             case "session.status" if mapping(about.get("status")).get("type") != "idle":
-                self._busy.add(session)
-                await self._work(session)
+                if session not in self._busy:  # one that works on is not on the screen by that
+                    self._busy.add(session)
+                    await self._work(session)
             case "session.status" | "session.idle" | "session.deleted":
                 self._busy.discard(session)
             case "permission.asked" | "question.asked" as kind:

@@ -678,6 +678,12 @@ MUTANTS = (
         test="test_nothing_is_said_by_a_record_of_no_one[isCompactSummary]",
     ),
     Mutant(
+        "a conversation of opencode that is left at work and counts as open",
+        before="if session not in self._busy:",
+        after="if True:",
+        test="test_another_conversation_is_followed_also_by_the_next_gateway",
+    ),
+    Mutant(
         "gemini at rest by its title, while a notification says that it asks",
         before="if self._is_asking:",
         after="if False:",

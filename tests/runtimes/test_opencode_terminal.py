@@ -210,8 +210,13 @@ async def test_another_conversation_is_followed_also_by_the_next_gateway(program
     program.server.status("busy", "ses_x/../../config")
     await eventually(lambda: watch.activity == "busy")
     assert watch.conversation == MAIN
+    program.server.status("busy")
     program.server.say("session.created", "ses_2", info={"id": "ses_2"})
-    await eventually(lambda: watch.conversation == "ses_2")
+    program.server.status("busy", "ses_2")
+    program.server.status("busy")  # its next step: a person has left it at work
+    program.server.say("permission.asked", id="per_1", permission="bash", metadata={})
+    await eventually(lambda: watch.activity == "waiting")
+    assert watch.conversation == "ses_2"
 
     assert program.watch(None).conversation == "ses_2"
 
