@@ -3,13 +3,11 @@
 from pathlib import Path
 
 import pytest
-import tomlkit
 
-from remoteclaw.config.home import Home
 from tests.support.asks import BODY, QUESTIONS
 from tests.support.bridges import acp_script, claude_script
-from tests.support.command import REMOTECLAW
-from tests.support.terminal import Terminal, env
+from tests.support.chat import chatting
+from tests.support.stack import Stack
 
 WAITS = "waits for your answer"
 
@@ -18,15 +16,11 @@ WAITS = "waits for your answer"
 @pytest.mark.parametrize(
     ("columns", "colour"), [(80, {}), (40, {"NO_COLOR": "1"})], ids=["colour", "plain"]
 )
-def test_a_person_answers_in_the_chat(
-    home: Home, directory: Path, columns: int, colour: dict[str, str]
+async def test_a_person_answers_in_the_chat(
+    stack: Stack, directory: Path, columns: int, colour: dict[str, str]
 ) -> None:
     agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
-    home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}}))
-    environment = env(home, **colour)
-    del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
-    with Terminal.running(REMOTECLAW, "up", env=environment, columns=columns) as screen:
-        screen.see("›")
+    async with chatting(stack, agent, colour=colour, columns=columns) as (screen, _):
         screen.type("touch x\r")
         screen.see("─\ntouch x\n─")
         screen.see("1 Allow once · 2 Allow for this")
@@ -68,13 +62,9 @@ def test_a_person_answers_in_the_chat(
         assert "no person can give" not in " ".join(screen.shown().split())
 
 
-def test_a_person_answers_questions_in_the_chat(home: Home, directory: Path) -> None:
+async def test_a_person_answers_questions_in_the_chat(stack: Stack, directory: Path) -> None:
     agent = {"runtime": "claude", "command": list(claude_script(directory, QUESTIONS))}
-    home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}}))
-    environment = env(home)
-    del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
-    with Terminal.running(REMOTECLAW, "up", env=environment, columns=80) as screen:
-        screen.see("›")
+    async with chatting(stack, agent, columns=80) as (screen, _):
         screen.type("go\r")
         screen.see("1 Postgres · 2 SQLite · 3 No answer")
         screen.see(WAITS)

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import tomlkit
-
 from remoteclaw.chat.editor import Interrupts
 from remoteclaw.commands.looking import MODES
 from remoteclaw.config.home import Home
@@ -19,6 +17,7 @@ from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import SessionKey
 from tests.support.agents import AgentCli
 from tests.support.bridges import acp_script, script
+from tests.support.chat import chatting, demo
 from tests.support.command import REMOTECLAW
 from tests.support.doors import gateway_process
 from tests.support.stack import Stack
@@ -103,10 +102,9 @@ def ten_turns(
     assert sorted(delays)[5] <= AT_ONCE_S, delays
 
 
-def test_each_message_has_a_sign_until_it_is_answered(home: Home, directory: Path) -> None:
+async def test_each_message_has_a_sign_until_it_is_answered(stack: Stack, directory: Path) -> None:
     command = script(directory, TOLD.replace("DIRECTORY", str(directory)))
-    with Terminal.running(REMOTECLAW, "up", env=with_agent(home, command)) as screen:
-        screen.see("›")
+    async with chatting(stack, demo(command)) as (screen, _):
 
         def answer(number: int) -> None:
             (directory / str(number)).touch()
@@ -115,14 +113,9 @@ def test_each_message_has_a_sign_until_it_is_answered(home: Home, directory: Pat
         ten_turns(screen, "hello", let=answer)
 
 
-def test_what_claude_does_is_shown(home: Home, claude: AgentCli) -> None:
+async def test_what_claude_does_is_shown(stack: Stack, claude: AgentCli) -> None:
     """Ten turns with a tool each, a secret in a command, a plan, and its tokens so far."""
-    agent = claude.config(permissions="auto")
-    home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}}))
-    environment = env(home)
-    del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
-    with Terminal.running(REMOTECLAW, "up", env=environment) as screen:
-        screen.see("›")
+    async with chatting(stack, claude.config(permissions="auto")) as (screen, _):
         ten_turns(screen, "SHELL:sleep 1", "Bash sleep 1 (")
 
         screen.type('SHELL:echo "nobody\'s key"; sleep 2\r')
@@ -163,11 +156,9 @@ def seconds_of(shown: str) -> int:
     return int(seconds)
 
 
-def test_a_running_tool_is_shown_with_its_seconds(home: Home, directory: Path) -> None:
-    command = script(directory, USES.replace("DIRECTORY", str(directory)))
-    agent = {"REMOTECLAW__AGENTS__MAIN__ENV__DEPLOY_KEY": "swordfish-1234"}
-    with Terminal.running(REMOTECLAW, "up", env=with_agent(home, command) | agent) as screen:
-        screen.see("›")
+async def test_a_running_tool_is_shown_with_its_seconds(stack: Stack, directory: Path) -> None:
+    agent = demo(script(directory, USES.replace("DIRECTORY", str(directory))))
+    async with chatting(stack, agent | {"env": {"DEPLOY_KEY": "swordfish-1234"}}) as (screen, _):
         screen.type("hello\r")
         line = r"^  ⎿ Bash deploy --key \[secret\] \({} s\)$"
         first = seconds_of(screen.see_match(line.format(r"\d+")))
@@ -302,12 +293,11 @@ BECOMES = {
 }
 
 
-def test_what_becomes_of_messages_that_come_in_mid_turn_is_said(
-    home: Home, directory: Path
+async def test_what_becomes_of_messages_that_come_in_mid_turn_is_said(
+    stack: Stack, directory: Path
 ) -> None:
     command = script(directory, STEERED.replace("DIRECTORY", str(directory)))
-    with Terminal.running(REMOTECLAW, "up", env=with_agent(home, command)) as screen:
-        screen.see("›")
+    async with chatting(stack, demo(command)) as (screen, _):
         for mode, (waits, notes) in BECOMES.items():
             screen.type(f"/queue {mode}\r")
             screen.see_words(f"From now on: {MODES[mode]}.")
@@ -323,12 +313,11 @@ def test_what_becomes_of_messages_that_come_in_mid_turn_is_said(
             (directory / "go").unlink()
 
 
-def test_esc_stops_an_answer_and_keys_that_begin_with_one_do_not(
-    home: Home, directory: Path
+async def test_esc_stops_an_answer_and_keys_that_begin_with_one_do_not(
+    stack: Stack, directory: Path
 ) -> None:
     command = script(directory, STEERED.replace("DIRECTORY", str(directory)))
-    with Terminal.running(REMOTECLAW, "up", env=with_agent(home, command)) as screen:
-        screen.see("›")
+    async with chatting(stack, demo(command)) as (screen, _):
         screen.type("first\r")
         screen.see("I begin.")
         screen.type("\x1b\r")
@@ -349,10 +338,9 @@ def test_esc_stops_an_answer_and_keys_that_begin_with_one_do_not(
         screen.see_gone(SIGN)
 
 
-def test_a_narrower_terminal_shows_each_line_once(home: Home, directory: Path) -> None:
+async def test_a_narrower_terminal_shows_each_line_once(stack: Stack, directory: Path) -> None:
     command = script(directory, STEERED.replace("DIRECTORY", str(directory)))
-    with Terminal.running(REMOTECLAW, "up", env=with_agent(home, command)) as screen:
-        screen.see("›")
+    async with chatting(stack, demo(command)) as (screen, _):
         screen.type("first\r")
         screen.see("I begin.")
         screen.type("a line that is not sent yet")
@@ -363,13 +351,11 @@ def test_a_narrower_terminal_shows_each_line_once(home: Home, directory: Path) -
             screen.see_so_often(r"^main$|^I begin\.$| s · ", 3)
 
 
-def test_two_terminals_are_in_one_chat(home: Home) -> None:
-    environment = env(home)
-    with Terminal.running(REMOTECLAW, "up", env=environment) as first:
-        first.see("›")
+async def test_two_terminals_are_in_one_chat(stack: Stack) -> None:
+    async with chatting(stack) as (first, _):
         first.type("hello\r")
         first.see("what happens when an agent dies.")
-        with Terminal.running(REMOTECLAW, "chat", env=environment) as second:
+        with Terminal.running(REMOTECLAW, "chat", env=stack.env()) as second:
             second.see_match(r"\(earlier: \d+ s ago\)\n\n› hello\n\nmain\nThis is")
             second.type("memory\r")
             first.see("› memory")
@@ -381,12 +367,11 @@ def test_two_terminals_are_in_one_chat(home: Home) -> None:
         assert first.leave() == 0
 
 
-def test_lines_are_broken_words_completed_and_bytes_that_are_no_text_sent_as_marks(
-    home: Home, directory: Path
+async def test_lines_are_broken_words_completed_and_bytes_that_are_no_text_sent_as_marks(
+    stack: Stack, directory: Path
 ) -> None:
     (directory / "notes-of-ada.txt").touch()
-    with Terminal.running(REMOTECLAW, "up", env=env(home), directory=directory) as screen:
-        screen.see("›")
+    async with chatting(stack, directory=directory) as (screen, _):
         screen.type("one\x1b\rtwo\x0athree")
         screen.see("› one\n  two\n  three")
         screen.type("\r")
@@ -489,14 +474,11 @@ async def test_what_is_answered_before_the_gateway_has_said_that_it_was_sent_is_
     assert shown.count("› memory") == 1
 
 
-def test_a_gateway_that_hangs_is_named_and_what_was_typed_is_answered_once(home: Home) -> None:
-    with (
-        running(home) as up,
-        Terminal.running(REMOTECLAW, "chat", env=env(home), columns=40) as screen,
-    ):
-        screen.see("›")
-        gateway = gateway_of(up.pid)
-        os.kill(gateway, signal.SIGSTOP)
+async def test_a_gateway_that_hangs_is_named_and_what_was_typed_is_answered_once(
+    stack: Stack,
+) -> None:
+    async with chatting(stack, columns=40) as (screen, gateway):
+        gateway.send_signal(signal.SIGSTOP)
         try:
             typed = time.monotonic()
             screen.type("hello\r")
@@ -504,34 +486,31 @@ def test_a_gateway_that_hangs_is_named_and_what_was_typed_is_answered_once(home:
             screen.see_words("(The gateway does not answer. Trying again.)")
             assert time.monotonic() - typed < SOON_S
         finally:
-            os.kill(gateway, signal.SIGCONT)
+            gateway.send_signal(signal.SIGCONT)
         screen.see_words("to see what happens when an agent dies.")
         shown = screen.see_gone("does not answer")
         assert (shown.count("› hello"), shown.count("agent dies.")) == (1, 1)
 
 
-def test_who_leaves_a_turn_after_the_gateway_was_away_is_not_kept(
-    home: Home, directory: Path
+async def test_who_leaves_a_turn_after_the_gateway_was_away_is_not_kept(
+    stack: Stack, directory: Path
 ) -> None:
     command = script(directory, TOLD.replace("DIRECTORY", str(directory)))
-    environment = with_agent(home, command)
-    with running(home) as up, Terminal.running(REMOTECLAW, "chat", env=environment) as screen:
-        screen.see("›")
+    async with chatting(stack, demo(command)) as (screen, gateway):
         screen.type("hello\r")
         screen.see(SIGN)
-        os.kill(gateway_of(up.pid), signal.SIGKILL)
-        screen.type("/whoami\r")
-        screen.see("an owner")  # by the next gateway
-        screen.type("exit\r")
+        gateway.kill()
+        async with gateway_process(stack):
+            screen.type("/whoami\r")
+            screen.see("an owner")
+            screen.type("exit\r")
 
-        assert screen.leave() == 0
+            assert screen.leave() == 0
 
 
-def test_who_leaves_before_it_is_sent_reads_why_it_takes_time(home: Home) -> None:
-    with running(home) as up, Terminal.running(REMOTECLAW, "chat", env=env(home)) as screen:
-        screen.see("›")
-        gateway = gateway_of(up.pid)
-        os.kill(gateway, signal.SIGSTOP)
+async def test_who_leaves_before_it_is_sent_reads_why_it_takes_time(stack: Stack) -> None:
+    async with chatting(stack) as (screen, gateway):
+        gateway.send_signal(signal.SIGSTOP)
         try:
             screen.type("hello\r")
             screen.see(SIGN)
@@ -541,4 +520,4 @@ def test_who_leaves_before_it_is_sent_reads_why_it_takes_time(home: Home) -> Non
             assert screen.leave() == 0
             assert screen.is_sane
         finally:
-            os.kill(gateway, signal.SIGCONT)
+            gateway.send_signal(signal.SIGCONT)
