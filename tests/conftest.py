@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 # A busy machine is no failure; a test that hangs is ended by its time limit.
-settings.register_profile("ours", deadline=None)
+settings.register_profile("ours", deadline=None, max_examples=100 if THOROUGH else 50)
 settings.load_profile("ours")
 
 

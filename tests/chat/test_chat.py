@@ -22,7 +22,7 @@ from tests.support.command import REMOTECLAW
 from tests.support.doors import gateway_process
 from tests.support.stack import Stack
 from tests.support.terminal import Terminal, env
-from tests.support.up import address, ask, gateway_of, remoteclaw, running
+from tests.support.up import address, gateway_of, remoteclaw, running
 from tests.support.waiting import HANG_S
 
 # -- Ctrl-C ---------------------------------------------------------------------------------------
@@ -217,30 +217,24 @@ asked()
 PLAN = "  ☑ look for [secret]\n  ▸ mend\n  ☐ test\n  ⎿ Build it ("
 
 
-def test_who_comes_in_mid_turn_sees_what_goes_on(home: Home, directory: Path) -> None:
+async def test_who_comes_in_mid_turn_sees_what_goes_on(stack: Stack, directory: Path) -> None:
     """Also when the gateway was killed meanwhile: nothing new is said for a long time."""
     command = acp_script(directory, PLANS.replace("DIRECTORY", str(directory)))
-    environment = with_agent(home, command) | {
-        "REMOTECLAW__AGENTS__MAIN__RUNTIME": "acp",
-        "REMOTECLAW__AGENTS__MAIN__ENV__DEPLOY_KEY": "swordfish-1234",
-    }
-    with Terminal.running(REMOTECLAW, "up", env=environment) as first:
-        first.see("›")
+    agent = {"runtime": "acp", "command": list(command), "env": {"DEPLOY_KEY": "swordfish-1234"}}
+    async with chatting(stack, agent) as (first, gateway):
         first.type("hello\r")
         first.see(PLAN)
         begun = seconds_of(first.see_match(r"⎿ Build it \(([2-9]|\d\d+) s\)$"))
-        os.kill(gateway_of(first.pid), signal.SIGKILL)
-        # A chat gives up after some seconds, which a busy machine needs for the next gateway.
-        (url,) = re.findall(r"^  gateway  (http://\S+)$", first.shown(), re.MULTILINE)
-        assert ask(f"{url}/tools/invoke") == 401
-        with Terminal.running(REMOTECLAW, "chat", env=environment) as second:
-            shown = second.see_match(rf"{re.escape(PLAN)}.*\n\S \d+ s · .*Ctrl-C stops$")
-            assert min(seconds_above(shown), seconds_of(shown)) >= begun
-            (directory / "go").touch()
-            for screen in (first, second):
-                assert screen.see("\nIt is mended.").count("main\nIt is mended.") == 1
-                screen.see_gone(SIGN)
-                screen.see_gone("☑")
+        gateway.kill()
+        async with gateway_process(stack):
+            with Terminal.running(REMOTECLAW, "chat", env=stack.env()) as second:
+                shown = second.see_match(rf"{re.escape(PLAN)}.*\n\S \d+ s · .*Ctrl-C stops$")
+                assert min(seconds_above(shown), seconds_of(shown)) >= begun
+                (directory / "go").touch()
+                for screen in (first, second):
+                    assert screen.see("\nIt is mended.").count("main\nIt is mended.") == 1
+                    screen.see_gone(SIGN)
+                    screen.see_gone("☑")
         assert b"swordfish" not in first.raw
 
 

@@ -32,7 +32,7 @@ from remoteclaw.fleet.terminals import TerminalEnding
 from remoteclaw.fleet.turn import Postponement
 from remoteclaw.messages import AsideVerdict, Entry, SessionKey, TerminalWish
 from remoteclaw.tasks.branches import move_to_branch
-from tests.conftest import shifted
+from tests.conftest import THOROUGH, shifted
 from tests.support.stack import REPLIES, message
 from tests.support.terminals import place_of
 
@@ -724,7 +724,7 @@ def test_the_scripts_do_what_the_model_does(any_client: Callable[[], Redis]) -> 
     run_machine(
         machine,
         settings=settings(
-            max_examples=40,
+            max_examples=40 if THOROUGH else 25,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),
