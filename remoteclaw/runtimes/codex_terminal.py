@@ -72,6 +72,8 @@ class CodexTerminal:
             _hide_variables(about, run_dir / f"server-{number}.env")
             env |= secrets
             options.append(f"mcp_servers.{name}={_toml(about)}")
+        # Its tools for threads begin some that no one sees, and write to those of other sessions.
+        options.append('mcp_servers.codex_tui={command="true",enabled=false}')
         TerminalNotes(run_dir).begin()
         # With a daemon, other processes than this one would have its thread.
         argv = [*spec.command, "--no-daemon"]

@@ -678,6 +678,12 @@ MUTANTS = (
         test="test_nothing_is_said_by_a_record_of_no_one[isCompactSummary]",
     ),
     Mutant(
+        "a codex that can write to other sessions' threads",
+        before="mcp_servers.codex_tui={",
+        after="mcp_servers.another={",
+        test="test_codex_terminal.py::test_one_conversation_goes_from_turns_to_a_terminal_and_back",
+    ),
+    Mutant(
         "a conversation of opencode that is left at work and counts as open",
         before="if session not in self._busy:",
         after="if True:",

@@ -267,6 +267,7 @@ async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
         await tty.submit(recall + HOSTILE)
         await tty.becomes("idle")
         assert "plum" in str(asked(cli.model, recall))
+        assert "create_thread" not in cli.model.bodies(), "it has no tools for other threads"
         await eventually(lambda: watch.conversation == walked.conversation)
         await tty.end()
 
