@@ -101,17 +101,11 @@ class Cron:
 
     async def runs(self, job_id: str | None = None) -> list[Run]:
         """Return what became of the last due times, of one job or of all, newest first."""
-        client = self._scripts.client
         name = keys.cron_runs(job_id) if job_id else keys.CRON_RUNS
-
-        async def read() -> Any:
-            # At once: a run that ends between the two would be in neither.
-            pipeline = client.pipeline(transaction=True)
-            pipeline.hgetall(keys.CRON_OPEN)
-            pipeline.lrange(name, 0, -1)
-            return await pipeline.execute()
-
-        unfinished, lines = await self._scripts.call(read)
+        # At once: a run that ends between the two would be in neither.
+        unfinished, lines = await self._scripts.together(
+            lambda ask: (ask.hgetall(keys.CRON_OPEN), ask.lrange(name, 0, -1)), is_atomic=True
+        )
         runs = list(_runs(lines))
         for run_name, stored in unfinished.items():
             with contextlib.suppress(ValueError):

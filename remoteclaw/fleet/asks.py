@@ -103,15 +103,9 @@ class Asks:
         return await self._read(ids), {id_.decode() for id_ in below}
 
     async def _read(self, ids: Sequence[bytes]) -> list[Request]:
-        client = self._scripts.client
-
-        async def look() -> list[Any]:
-            pipeline = client.pipeline(transaction=False)
-            for id_ in ids:
-                pipeline.hgetall(keys.ask(id_.decode()))
-            return list(await pipeline.execute())
-
-        found = await self._scripts.call(look) if ids else []
+        found = await self._scripts.together(
+            lambda ask: [ask.hgetall(keys.ask(id_.decode())) for id_ in ids]
+        )
         requests = [
             Request.decode(id_.decode(), fields)
             for id_, fields in zip(ids, found, strict=True)

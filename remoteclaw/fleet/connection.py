@@ -240,6 +240,25 @@ class Scripts:
                 raise failure
             await asyncio.sleep(pause)
 
+    async def together(
+        self,
+        ask: Callable[["redis.asyncio.client.Pipeline"], object],
+        *,
+        is_atomic: bool = False,
+        deadline: float | None = None,
+    ) -> list[Any]:
+        """Send the idempotent commands that `ask` gives a pipeline; return all results, in order.
+
+        They take one round trip. Raises as `call()`.
+        """
+
+        async def send() -> list[Any]:
+            pipeline = self.client.pipeline(transaction=is_atomic)
+            ask(pipeline)
+            return list(await pipeline.execute())
+
+        return list(await self.call(send, deadline=deadline))
+
 
 async def announcements(
     client: "redis.asyncio.Redis", channel: str

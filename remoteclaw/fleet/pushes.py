@@ -38,19 +38,17 @@ class Pushes:
 
     async def add(self, person: str, browser: Browser) -> None:
         """Add a browser to notify, in place of its token's earlier one; drop the oldest of many."""
-        client, name = self._scripts.client, keys.pushes(person)
+        name = keys.pushes(person)
         now = await self._scripts.now_ms()
         kept = orjson.dumps({**asdict(browser), "at_ms": now})
 
-        async def put() -> dict[bytes, bytes]:
-            pipeline = client.pipeline(transaction=False)
-            pipeline.hset(name, browser.token, kept)
-            pipeline.pexpire(name, KEPT_MS)
-            pipeline.hgetall(name)
-            found: dict[bytes, bytes] = (await pipeline.execute())[-1]
-            return found
-
-        found = await self._scripts.call(put)
+        *_, found = await self._scripts.together(
+            lambda ask: (
+                ask.hset(name, browser.token, kept),
+                ask.pexpire(name, KEPT_MS),
+                ask.hgetall(name),
+            )
+        )
         newest = sorted(found, key=lambda token: orjson.loads(found[token])["at_ms"])
         for token in newest[:-MOST]:
             await self.remove(person, token.decode())

@@ -44,15 +44,9 @@ class Records:
 
     async def sizes(self, sids: Sequence[str]) -> Sequence[int]:
         """Return how long the records of sessions are, in bytes."""
-        client = self._scripts.client
-
-        async def look() -> Sequence[int]:
-            pipeline = client.pipeline(transaction=False)
-            for sid in sids:
-                pipeline.strlen(keys.record(sid))
-            return list(await pipeline.execute())
-
-        return await self._scripts.call(look) if sids else []
+        return await self._scripts.together(
+            lambda ask: [ask.strlen(keys.record(sid)) for sid in sids]
+        )
 
     async def ended(self, sid: str) -> Sequence[Ended]:
         """Return the session's ended conversations that are kept, the newest first."""

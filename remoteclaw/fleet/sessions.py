@@ -64,37 +64,23 @@ class Sessions:
 
     async def list(self, *, limit: int) -> Sequence[SessionView]:
         """Return the sessions with the newest messages, newest first."""
-        client = self._scripts.client
-        newest = await self._scripts.call(client.zrevrange, keys.SESSIONS, 0, limit - 1)
-        return await self.views(newest)
+        return await self.views(await self._newest(limit))
 
     async def busy(self, *, limit: int) -> tuple[int, Sequence[SessionView]]:
         """Return how many sessions have work, and some of them: those first that a worker has."""
-        client = self._scripts.client
-
-        async def look() -> tuple[int, Any]:
-            some: Any = await client.zrange(keys.ACTIVE, 0, MOST_ACTIVE - 1)
-            pipeline = client.pipeline(transaction=False)
-            for sid in some:
-                pipeline.hget(keys.state(sid.decode()), "status")
-            states = await pipeline.execute() if some else []
-            pairs = sorted(zip(states, some, strict=True), key=lambda one: one[0] != b"running")
-            return int(await client.zcard(keys.ACTIVE)), [sid for _, sid in pairs[:limit]]
-
-        count, some = await self._scripts.call(look)
-        return count, [view for view in await self.views(some) if view.status != "idle"]
+        count, sids = await self._scripts.together(
+            lambda ask: (ask.zcard(keys.ACTIVE), ask.zrange(keys.ACTIVE, 0, MOST_ACTIVE - 1))
+        )
+        states = await self._fields(sids, ["status"])
+        pairs = sorted(zip(states, sids, strict=True), key=lambda one: one[0] != [b"running"])
+        some = await self.views([sid for _, sid in pairs[:limit]])
+        return count, [view for view in some if view.status != "idle"]
 
     async def waiting_since(self, views: Sequence[SessionView]) -> Sequence[int | None]:
         """Return when the oldest message of each came that has no outcome; None without one."""
-        client = self._scripts.client
-
-        async def look() -> list[Any]:
-            pipeline = client.pipeline(transaction=False)
-            for view in views:
-                pipeline.xrange(keys.inbound(view.sid), count=1)
-            return list(await pipeline.execute()) if views else []
-
-        found = await self._scripts.call(look)
+        found = await self._scripts.together(
+            lambda ask: [ask.xrange(keys.inbound(view.sid), count=1) for view in views]
+        )
         return [int(entries[0][0].partition(b"-")[0]) if entries else None for entries in found]
 
     async def of_agents(self) -> Mapping[str, SessionKey]:
@@ -102,18 +88,10 @@ class Sessions:
 
         Those of the newest sessions alone: an agent is warm for minutes.
         """
-        client = self._scripts.client
-
-        async def look() -> list[Any]:
-            newest: Any = await client.zrevrange(keys.SESSIONS, 0, MOST_WARM - 1)
-            pipeline = client.pipeline(transaction=False)
-            for sid in newest:
-                pipeline.hmget(keys.state(sid.decode()), ["key", "agent_process"])
-            return list(await pipeline.execute()) if newest else []
-
+        newest = await self._newest(MOST_WARM)
         return {
             orjson.loads(agent)["path"]: SessionKey.parse(key.decode())
-            for key, agent in await self._scripts.call(look)
+            for key, agent in await self._fields(newest, ["key", "agent_process"])
             if key and agent
         }
 
@@ -123,22 +101,36 @@ class Sessions:
 
     async def views(self, sids: Sequence[bytes]) -> Sequence[SessionView]:
         """Return those of which something is known, in their order, many in one round trip."""
-        client, found = self._scripts.client, []
-        for first in range(0, len(sids), MOST_AT_ONCE):
-            some = [sid.decode() for sid in sids[first : first + MOST_AT_ONCE]]
+        names = [sid.decode() for sid in sids]
+        return [
+            view
+            for first in range(0, len(names), MOST_AT_ONCE)
+            for view in await self._views(names[first : first + MOST_AT_ONCE])
+            if view is not None
+        ]
 
-            async def look(some: Sequence[str] = some) -> Any:
-                pipeline = client.pipeline(transaction=True)
-                for sid in some:
-                    pipeline.hgetall(keys.state(sid))
-                    pipeline.xlen(keys.inbound(sid))
-                    pipeline.zscore(keys.SESSIONS, sid)
-                    pipeline.hgetall(keys.session_map(sid))
-                return await pipeline.execute()
+    async def _views(self, sids: Sequence[str]) -> Sequence[SessionView | None]:
+        def ask(pipeline: Any) -> None:
+            for sid in sids:
+                pipeline.hgetall(keys.state(sid))
+                pipeline.xlen(keys.inbound(sid))
+                pipeline.zscore(keys.SESSIONS, sid)
+                pipeline.hgetall(keys.session_map(sid))
 
-            told = iter(await self._scripts.call(look))
-            found += [_view(sid, *facts) for sid, *facts in zip(some, *[told] * 4, strict=True)]
-        return [view for view in found if view is not None]
+        told = iter(await self._scripts.together(ask, is_atomic=True))
+        return [_view(sid, *facts) for sid, *facts in zip(sids, *[told] * 4, strict=True)]
+
+    async def _newest(self, count: int) -> Sequence[bytes]:
+        client = self._scripts.client
+        sids: Sequence[bytes] = await self._scripts.call(
+            client.zrevrange, keys.SESSIONS, 0, count - 1
+        )
+        return sids
+
+    async def _fields(self, sids: Sequence[bytes], names: Sequence[str]) -> Sequence[Any]:
+        return await self._scripts.together(
+            lambda ask: [ask.hmget(keys.state(sid.decode()), [*names]) for sid in sids]
+        )
 
     async def above(self, view: SessionView) -> Sequence[SessionKey]:
         """Return the sessions that a session was started by, the nearest first."""
@@ -207,19 +199,11 @@ class Sessions:
 
     async def _called(self, text: str, field: Literal["label", "title"]) -> set[str]:
         """Return the ids of newer sessions with a label, or with a title that begins so."""
-        client = self._scripts.client
-
-        async def look() -> tuple[Any, list[bytes | None]]:
-            newest: Any = await client.zrevrange(keys.SESSIONS, 0, MOST_NAMED - 1)
-            pipeline = client.pipeline(transaction=False)
-            for sid in newest:
-                pipeline.hget(keys.state(sid.decode()), field)
-            return newest, list(await pipeline.execute())
-
-        newest, names = await self._scripts.call(look)
+        newest = await self._newest(MOST_NAMED)
+        names = await self._fields(newest, [field])
         named = {
             sid.decode(): name.decode().casefold()
-            for sid, name in zip(newest, names, strict=True)
+            for sid, (name,) in zip(newest, names, strict=True)
             if name
         }
         wanted = text.casefold()

@@ -101,15 +101,10 @@ class Sweeper:
 
     async def _owners(self, sids: Sequence[str]) -> list[tuple[str, str, str]]:
         """Return epoch and owner of those sessions that a worker has."""
-        client = self._scripts.client
-
-        async def look() -> list[list[bytes | None]]:
-            pipeline = client.pipeline(transaction=False)
-            for sid in sids:
-                pipeline.hmget(keys.state(sid), ["epoch", "worker"])
-            return list(await pipeline.execute())
-
-        found = await self._scripts.call(look, deadline=boottime() + INTERVAL_S)
+        found = await self._scripts.together(
+            lambda ask: [ask.hmget(keys.state(sid), ["epoch", "worker"]) for sid in sids],
+            deadline=boottime() + INTERVAL_S,
+        )
         return [
             (sid, epoch.decode(), worker.decode())
             for sid, (epoch, worker) in zip(sids, found, strict=True)

@@ -154,28 +154,19 @@ class Terminals:
 
     async def of_last_days(self) -> Sequence[TerminalRecord]:
         """Return those that are open, and those that have ended in the newest sessions."""
-        client = self._scripts.client
-
-        async def look() -> Sequence[Sequence[bytes]]:
-            pipeline = client.pipeline(transaction=False)
-            pipeline.zrange(keys.TERMINALS, 0, -1)
-            pipeline.zrevrange(keys.SESSIONS, 0, MOST_NEWEST - 1)
-            return [*await pipeline.execute()]
-
-        open_now, newest = await self._scripts.call(look)
+        open_now, newest = await self._scripts.together(
+            lambda ask: (
+                ask.zrange(keys.TERMINALS, 0, -1),
+                ask.zrevrange(keys.SESSIONS, 0, MOST_NEWEST - 1),
+            )
+        )
         return await self.records([sid.decode() for sid in dict.fromkeys([*open_now, *newest])])
 
     async def records(self, sids: Sequence[str]) -> Sequence[TerminalRecord]:
         """Return the terminals of some sessions, those that have had one."""
-        client = self._scripts.client
-
-        async def look() -> Sequence[Mapping[bytes, bytes]]:
-            pipeline = client.pipeline(transaction=False)
-            for sid in sids:
-                pipeline.hgetall(keys.terminal(sid))
-            return [*await pipeline.execute()]
-
-        found = await self._scripts.call(look) if sids else []
+        found = await self._scripts.together(
+            lambda ask: [ask.hgetall(keys.terminal(sid)) for sid in sids]
+        )
         return [
             TerminalRecord.decode(sid, fields)
             for sid, fields in zip(sids, found, strict=True)
@@ -186,14 +177,10 @@ class Terminals:
         """Return which other of the newest sessions goes on with a CLI's conversation."""
         client = self._scripts.client
         newest = await self._scripts.call(client.zrevrange, keys.SESSIONS, 0, MOST_NEWEST - 1)
-
-        async def look() -> Sequence[Sequence[bytes]]:
-            pipeline = client.pipeline(transaction=False)
-            for sid in newest:
-                pipeline.hvals(keys.session_map(sid.decode()))
-            return [*await pipeline.execute()]
-
-        for sid, known in zip(newest, await self._scripts.call(look), strict=True):
+        maps = await self._scripts.together(
+            lambda ask: [ask.hvals(keys.session_map(sid.decode())) for sid in newest]
+        )
+        for sid, known in zip(newest, maps, strict=True):
             ids = [id_of(value.decode()) for value in known]
             if sid.decode() != but and conversation in ids:
                 return str(sid.decode())
@@ -237,16 +224,12 @@ class Terminals:
         """Return the sessions of a host whose leases belong to holders."""
         client = self._scripts.client
         sids = await self._scripts.call(client.zrange, keys.TERMINALS, 0, -1)
-
-        async def look() -> Sequence[Sequence[bytes | None]]:
-            pipeline = client.pipeline(transaction=False)
-            names = ["key", "epoch", "terminal", "held", "worker", "lease_until_ms", "stop_entry"]
-            for sid in sids:
-                pipeline.hmget(keys.state(sid.decode()), names)
-            return [*await pipeline.execute()]
-
+        names = ["key", "epoch", "terminal", "held", "worker", "lease_until_ms", "stop_entry"]
+        states = await self._scripts.together(
+            lambda ask: [ask.hmget(keys.state(sid.decode()), names) for sid in sids]
+        )
         found = []
-        for sid, fields in zip(sids, await self._scripts.call(look) if sids else [], strict=True):
+        for sid, fields in zip(sids, states, strict=True):
             key, epoch, place, holder, worker, until, stop = [
                 value.decode() if value is not None else "" for value in fields
             ]
@@ -328,15 +311,10 @@ class Terminals:
 
     async def edges(self, sid: str) -> tuple[str, str]:
         """Return the ids of the first and of the last event; empty where there is none."""
-        client, name = self._scripts.client, keys.terminal_events(sid)
-
-        async def look() -> Sequence[Sequence[tuple[bytes, Any]]]:
-            pipeline = client.pipeline(transaction=False)
-            pipeline.xrange(name, count=1)
-            pipeline.xrevrange(name, count=1)
-            return [*await pipeline.execute()]
-
-        first, last = await self._scripts.call(look)
+        name = keys.terminal_events(sid)
+        first, last = await self._scripts.together(
+            lambda ask: (ask.xrange(name, count=1), ask.xrevrange(name, count=1))
+        )
         return (first[0][0].decode(), last[0][0].decode()) if first and last else ("", "")
 
 

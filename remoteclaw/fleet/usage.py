@@ -119,16 +119,10 @@ class UsageLedger:
 
     async def days(self, *, days: int) -> list[SessionDay]:
         """Return what each session took on each of the last days, today included, oldest first."""
-        client, since = self._scripts.client, last_days(days)
-
-        async def look() -> list[dict[bytes, bytes]]:
-            pipeline = client.pipeline(transaction=False)
-            for day in since:
-                pipeline.hgetall(keys.usage_day(day.isoformat()))
-            return list(await pipeline.execute())
-
-        found: list[SessionDay] = []
-        sums = await self._scripts.call(look)
+        since, found = last_days(days), []
+        sums = await self._scripts.together(
+            lambda ask: [ask.hgetall(keys.usage_day(day.isoformat())) for day in since]
+        )
         for day, by_session in zip(since, sums, strict=True):
             for field, numbers in by_session.items():
                 agent, _, sid = field.decode().rpartition(" ")
@@ -144,15 +138,10 @@ class UsageLedger:
 
     async def session(self, agent: str, sid: str) -> Usage:
         """Return what one session took in the days that are kept."""
-        client = self._scripts.client
-
-        async def look() -> list[Any]:
-            pipeline = client.pipeline(transaction=False)
-            for day in last_days(USAGE_DAYS):
-                pipeline.hget(keys.usage_day(day.isoformat()), f"{agent} {sid}")
-            return list(await pipeline.execute())
-
-        found = await self._scripts.call(look)
+        days, field = last_days(USAGE_DAYS), f"{agent} {sid}"
+        found = await self._scripts.together(
+            lambda ask: [ask.hget(keys.usage_day(day.isoformat()), field) for day in days]
+        )
         return sum((Usage.decode(numbers) for numbers in found), Usage())
 
     async def agents(self) -> dict[str, Usage]:
