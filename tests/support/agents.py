@@ -118,6 +118,7 @@ class AgentCli:
                 "GOOGLE_GEMINI_BASE_URL": self.model.url,
                 "GEMINI_API_KEY": "nobody's key",
                 "NO_COLOR": "1",
+                "NODE_COMPILE_CACHE": str(ROOT / ".cache" / "node"),  # a third of its start
             },
             "opencode": {
                 "OPENCODE_CONFIG_CONTENT": self._opencode_config,
