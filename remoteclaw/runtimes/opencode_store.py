@@ -71,8 +71,11 @@ class OpencodeTranscript:
         with _opened(self._file) as opened:
             for message in self._messages(opened, of):
                 since = told if message.id == of else ""
-                for part, at_ms, data in opened.execute(_PARTS, (message.id, since)):
+                for part, stored_ms, data in opened.execute(_PARTS, (message.id, since)):
                     parsed = _parsed(data)
+                    # In a copy, which a fork begins with, the message alone keeps its time.
+                    began_ms = count(mapping(message.data.get("time")).get("created"))
+                    at_ms = min(count(stored_ms), began_ms or count(stored_ms))
                     if not (message.is_over or _is_complete(message, parsed)):
                         return items, position
                     items += _item(part, at_ms, message, parsed)

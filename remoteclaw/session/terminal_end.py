@@ -24,7 +24,7 @@ from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.record import lines_of_terminal
 from remoteclaw.tty import handover
 from remoteclaw.tty.placed import transcript_of, watch_of
-from remoteclaw.tty.tale import TranscriptTale, is_of_now
+from remoteclaw.tty.tale import Copies, TranscriptTale, is_of_now
 
 #: How long what a CLI's own notes say is read after its end, in seconds.
 NOTES_S = 0.5
@@ -146,13 +146,16 @@ async def _said(
     """Return what was said in all conversations that were open, those of other sessions aside."""
     record = await terminals.record(sid)
     items: list[TranscriptItem] = []
+    copies = Copies()
     for conversation in (*(record.earlier if record else ()), last):
         transcript = transcript_of(place, conversation)
         if conversation == place.conversation:
-            items += await asyncio.to_thread(_items, transcript, place.position)
+            found = await asyncio.to_thread(_items, transcript, place.position)
+            items += copies.left_out(found, of=conversation)
         elif conversation == last or not await terminals.other_with(conversation, but=sid):
             found = await asyncio.to_thread(_items, transcript, "")
-            items += [each for each in found if is_of_now(each, place)]
+            of_now = [each for each in found if is_of_now(each, place)]
+            items += copies.left_out(of_now, of=conversation)
     return items
 
 

@@ -1,6 +1,7 @@
 """Tells the items of a terminal's transcript to those who follow the session, each once."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -29,6 +30,7 @@ class TranscriptTale:
         self._transcript: Transcript | None = None
         self._position: str | None = None
         """How far it was told; None while that is not known."""
+        self._copies = Copies()
 
     def follow(self, conversation: str | None, transcript: Transcript | None) -> None:
         """Tell the transcript of the conversation that is open now."""
@@ -44,9 +46,13 @@ class TranscriptTale:
             self._position = await self._begin()
         if self._transcript is not None:
             position, self._position = self._position, None
-            self._position = await self._tell(self._transcript, position)
+            self._position = await self._tell(
+                self._transcript, position, conversation=self._conversation
+            )
 
-    async def _tell(self, transcript: Transcript, position: str) -> str | None:
+    async def _tell(
+        self, transcript: Transcript, position: str, *, conversation: str
+    ) -> str | None:
         """Tell what is behind a position; return the new one, None if another one is further."""
         for _ in range(MOST_PIECES):
             try:
@@ -55,7 +61,8 @@ class TranscriptTale:
                 break
             if behind == position:
                 break
-            told = [_told(item) for item in items if is_of_now(item, self._place)]
+            of_now = [item for item in items if is_of_now(item, self._place)]
+            told = [_told(item) for item in self._copies.left_out(of_now, of=conversation)]
             if not await self._terminals.note(
                 self._sid, self._epoch, before=position, position=behind, told=told
             ):
@@ -70,7 +77,9 @@ class TranscriptTale:
             return record.position
         earlier = dict(record.earlier) if record else {}
         if record and (before := record.conversation):
-            told = await self._tell(transcript_of(self._place, before), record.position)
+            told = await self._tell(
+                transcript_of(self._place, before), record.position, conversation=before
+            )
             earlier[before] = told or record.position
         assert self._conversation is not None, "there is one to tell"
         position = earlier.pop(self._conversation, "")
@@ -82,6 +91,23 @@ class TranscriptTale:
             earlier=orjson.dumps(earlier).decode(),
         )
         return position
+
+
+class Copies:
+    """The items of several conversations of one terminal: a fork begins with a copy of another."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str, str, int], str] = {}
+        """In which conversation each was first."""
+
+    def left_out(self, items: Iterable[TranscriptItem], *, of: str) -> list[TranscriptItem]:
+        """Return the items of a conversation but for those that another one had before."""
+        return [
+            item
+            for item in items
+            if not item.at_ms
+            or self._seen.setdefault((item.kind, item.name, item.text, item.at_ms), of) == of
+        ]
 
 
 def is_of_now(item: TranscriptItem, place: Place) -> bool:

@@ -684,6 +684,12 @@ MUTANTS = (
         test="test_codex_terminal.py::test_one_conversation_goes_from_turns_to_a_terminal_and_back",
     ),
     Mutant(
+        "a fork of opencode's that tells all again",
+        before="began_ms or count(stored_ms)",
+        after="count(stored_ms)",
+        test="test_what_a_fork_has_copied_is_as_old_as_it_was",
+    ),
+    Mutant(
         "a conversation of opencode that is left at work and counts as open",
         before="if session not in self._busy:",
         after="if True:",

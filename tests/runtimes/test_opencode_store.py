@@ -8,6 +8,7 @@ import pytest
 
 from remoteclaw.protocols import TranscriptItem
 from remoteclaw.runtimes.opencode_store import OpencodeTranscript
+from remoteclaw.tty.tale import Copies
 from tests.support.opencode import MAIN, Store
 
 
@@ -79,3 +80,16 @@ def test_a_store_of_another_version_is_an_error_that_names_it(directory: Path) -
     with pytest.raises(OSError, match=rf"opencode's record {file} can't be read: no such table"):
         transcript.read("")
     assert not transcript.is_there
+
+
+def test_what_a_fork_has_copied_is_as_old_as_it_was(store: Store, directory: Path) -> None:
+    """Its parts are new; and of two conversations of a terminal, each thing is told once."""
+    store.message("msg_1", "user", "ses_fork", time={"created": 1})
+    store.part("prt_1", "msg_1", "text", text="plum")
+    items, _ = OpencodeTranscript("ses_fork", {"HOME": str(directory)}).read("")
+    assert [(item.text, item.at_ms) for item in items] == [("plum", 1)]
+
+    copies, later = Copies(), TranscriptItem("prt_0", "user", "plum", at_ms=2)
+    before = TranscriptItem("prt_0", "user", "plum", at_ms=1)
+    assert copies.left_out([before, before], of=MAIN) == [before, before]
+    assert copies.left_out([*items, later], of="ses_fork") == [later]
