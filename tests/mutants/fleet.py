@@ -308,7 +308,7 @@ MUTANTS = (
     ),
     Mutant(
         "sessions that wait before those that run",
-        before='key=lambda one: one[0] != b"running"',
+        before='key=lambda one: one[0] != [b"running"]',
         after="key=lambda one: one[1]",
         test="test_sessions_that_run_are_told_before_those_that_wait",
     ),
