@@ -287,10 +287,10 @@ class ToolCalls:
             raise CallRefused(
                 "INVALID_REQUEST", f"The label {label!r} is taken: choose another one."
             )
-        key, entry_id, queue, *more = made
+        key, entry_id, queue, begins_with = made
         started = SessionKey.parse(key)
         await self.waker.try_hint(started, queue)
-        return started, entry_id, more[0] if more else "nothing"  # one of an older version
+        return started, entry_id, begins_with
 
     async def change(
         self,

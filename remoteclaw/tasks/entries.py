@@ -106,10 +106,10 @@ async def result_of(
     parent = SessionKey.parse(told) if told else state.parent
     if asked.deliver != "parent" or parent is None:
         return None
-    due = await owed(lease)
+    begun_as, earlier = await owed(lease)
     # It goes by the name under which the run was begun, also when it was retried.
-    run = f"{lease.sid}-{due.run or turn.id}"
-    answers = [_words(answer) for answer in due.answers]
+    run = f"{lease.sid}-{begun_as or turn.id}"
+    answers = [_words(answer) for answer in earlier]
     answers += [_words([in_outcome(payload) for payload in payloads]), _partial(status, tools)]
     message = ChannelMessage(
         id=f"result-{run}",

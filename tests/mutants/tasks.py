@@ -35,13 +35,13 @@ MUTANTS = (
     ),
     Mutant(
         "a result without what was answered before it",
-        before="answers = [_words(answer) for answer in due.answers]",
+        before="answers = [_words(answer) for answer in earlier]",
         after="answers: list[str] = []",
         test="test_what_a_turn_does_not_take_up_is_answered_behind_it_in_one_result",
     ),
     Mutant(
         "a result with the name of a run that has ended",
-        before='run = f"{lease.sid}-{due.run or turn.id}"',
+        before='run = f"{lease.sid}-{begun_as or turn.id}"',
         after='run = f"{lease.sid}-{state.task_entry or turn.id}"',
         test="test_a_task_goes_on_under_another_name_with_the_same_worker",
     ),
