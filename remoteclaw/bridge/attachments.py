@@ -129,7 +129,6 @@ class TurnFiles:
         return content
 
     def _clear(self, entry_id: str) -> None:
-        """Remove what an attempt before has left."""
         shutil.rmtree(self._files_dir / entry_id, ignore_errors=True)
 
     def _place(self, path: Path, content: bytes) -> None:

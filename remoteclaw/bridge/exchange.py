@@ -84,7 +84,6 @@ async def _decide(
 
 
 def _label(run: Run, event: ToolUseEvent) -> tuple[str, str]:
-    """Return the line that is shown about a running tool."""
     shown = shown_of_tools(run.setup.channel, run.turn.session, run.messages.values())
     return label_of(event, shown, run.scrubber, run.spec.workspace)
 
@@ -125,7 +124,6 @@ async def _turn_prompt(run: Run, files: TurnFiles) -> tuple[str, list[Image]]:
 
 
 async def _work_of(run: Run) -> list[dict[str, Any]]:
-    """Return what works for the session, as its agent is told it."""
     if run.sources.working is None or run.is_command:
         return []
     zone = run.turn.entries[-1].message.timezone or run.setup.zone

@@ -37,7 +37,6 @@ def notices_of(run: Run, conduct: Conduct) -> list[str]:
 
 
 def _missing_servers(run: Run) -> list[str]:
-    """Return what a person who can fix it reads of MCP servers that were not connected."""
     if run.agent is None or not run.is_local:
         return []
     return [

@@ -190,7 +190,6 @@ def _sender(name: str | None, id_: str | None) -> dict[str, str] | str:
 
 
 def _about_reaction(reaction: Reaction) -> dict[str, Any]:
-    """Return who has reacted how, and to which message of ours."""
     about = {
         "from": _sender(reaction.user_name, reaction.from_),
         "emoji": clean(reaction.emoji),
@@ -210,7 +209,6 @@ def note_of(note: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _about_session(entry: Entry) -> dict[str, Any]:
-    """Return which session has written a message, and of what it is the result."""
     if (told := entry.provenance) is None:
         return {}
     if entry.origin != "result":
@@ -224,7 +222,6 @@ def _about_session(entry: Entry) -> dict[str, Any]:
 
 
 def _about_effect(effect: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a tool did, in short."""
     about = {
         name: effect[name] for name in ("tool", "to", "jobId", "messageId") if effect.get(name)
     }
@@ -234,7 +231,6 @@ def _about_effect(effect: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _about_denial(denial: Mapping[str, str]) -> dict[str, str]:
-    """Return what was denied, by whom and why."""
     return {
         "tool": denial["tool"],
         "what": clean(denial["what"], longest=SUMMARY),

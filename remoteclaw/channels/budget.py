@@ -135,6 +135,5 @@ class Budget:
                     await self._changed.wait()
 
     def _wake(self) -> None:
-        """Have all that wait look again."""
         self._changed.set()
         self._changed = asyncio.Event()

@@ -77,7 +77,6 @@ class Intake:
             taken.clear()
 
     async def _poll(self, position: str | None) -> Batch:
-        """Ask the platform until it answers."""
         failures = 0
         while True:
             await self._reader.check()
@@ -128,8 +127,6 @@ class Intake:
 
 @dataclass(frozen=True, slots=True)
 class _Taking:
-    """A message on its way in."""
-
     incoming: Incoming
     task: "asyncio.Task[bool]"
     """Whether it could be read."""

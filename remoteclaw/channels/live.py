@@ -39,8 +39,6 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Turn:
-    """A turn that runs."""
-
     place: Place
     heard_at: float
     pace_s: float

@@ -97,8 +97,6 @@ class Channels:
 
 
 class _Account:
-    """An account that this process runs."""
-
     def __init__(
         self, fleet: Fleet, home: Home, config: CurrentConfig, key: Key, settings: AccountConfig
     ) -> None:

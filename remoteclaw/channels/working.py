@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Tree:
-    """A conversation for which something works."""
-
     session: SessionKey
     place: Place
     preview: Preview | None = None

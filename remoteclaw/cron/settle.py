@@ -117,7 +117,6 @@ def _is_alerted(job: Job, after: Job) -> bool:
 
 
 def _alert(job: Job) -> str:
-    """Return the one sentence that the chat is told."""
     failures = job.failures
     times = "" if failures == 1 else f" {failures} times in a row"
     name = " ".join(job.name.split())

@@ -214,7 +214,6 @@ class Asks:
 
 
 def _waking(request: Request, text: str) -> Arguments:
-    """Return the arguments of the entry that wakes the session of a request."""
     message = request.session.message(
         id=f"ask-{request.id}", text=text, from_="operator", timestamp=now_ms()
     )

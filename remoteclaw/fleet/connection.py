@@ -297,7 +297,6 @@ def unwritable(text: str) -> str | None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what has led to it."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause

@@ -100,7 +100,6 @@ class Sweeper:
         return released
 
     async def _owners(self, sids: Sequence[str]) -> list[tuple[str, str, str]]:
-        """Return epoch and owner of those sessions that a worker has."""
         found = await self._scripts.together(
             lambda ask: [ask.hmget(keys.state(sid), ["epoch", "worker"]) for sid in sids],
             deadline=boottime() + INTERVAL_S,

@@ -402,5 +402,4 @@ def _json(value: Mapping[str, Any] | Sequence[Any] | None) -> bytes | None:
 
 
 def _queue(text: bytes) -> QueueOverride | None:
-    """Return a session's own queue settings, which may change at any time."""
     return QueueOverride.model_validate_json(text) if text else None

@@ -202,7 +202,6 @@ class Beside:
         return Aside("later")
 
     async def _running(self, entry: Entry) -> Running:
-        """Return what goes on now."""
         waiting = await self._lease.entries_after(self._turn.entries[-1].id)
         others: list[str] = []
         with contextlib.suppress(NewerEntry):
@@ -316,7 +315,6 @@ def _end(task: "asyncio.Task[None]") -> None:
 
 
 def _note(entry: Entry, aside: Aside) -> dict[str, Any]:
-    """Return what the agent is told of it with its next turn."""
     return {
         "at": now_ms(),
         "from": entry.message.user_name or entry.message.from_,

@@ -141,7 +141,6 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
 
 
 def _tools(lease: Lease, config: Config) -> tuple[str, ...]:
-    """Return RemoteClaw's tools that the session's agent may be offered."""
     key, depth = lease.state.launch_of
     return tuple(sorted(listed(config, key, TOOLS.values(), depth=depth)))
 

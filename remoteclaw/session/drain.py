@@ -171,7 +171,6 @@ class Drain:
 
 
 async def _release(lease: Lease, keeper: AgentKeeper, *, delay_s: float = 0.0) -> None:
-    """Leave the session's entries to another drain."""
     await keeper.park()
     await lease.release(delay_s=delay_s)
 

@@ -126,7 +126,6 @@ async def finish(
 def _record_of(
     settings: RecordConfig, attempt: Attempt, joined: Sequence[Entry], result: AgentDeliveryResult
 ) -> RecordAppend:
-    """Return what the turn adds to the conversation's record."""
     if not settings.keep_days:
         return RecordAppend(b"", 0, 0)
     most_bytes = settings.max_kb * 1024

@@ -231,7 +231,6 @@ class Permissions:
             is_again = not is_again
 
     def _shown(self, request: Request, *, is_again: bool) -> Shown:
-        """Return what shows a request."""
         how = ""
         if request.is_question:
             several = SEVERAL if request.is_multiple else ""
@@ -352,7 +351,6 @@ def tool_of(event: PermissionEvent) -> str:
 
 
 def _digest(*parts: Any) -> str:
-    """Return a name of exactly this."""
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 
 

@@ -320,5 +320,4 @@ def _ids(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def _at_most(entry_id: str, mark: str) -> bool:
-    """Return whether a stream id is not after another."""
     return stream_order(entry_id) <= stream_order(mark)

@@ -165,7 +165,6 @@ def upload(content: bytes, name: str) -> InputFile:
 
 
 def _failure(method: str, error: TelegramError) -> RemoteClawError:
-    """Return what an error of the library means."""
     # An answer that is no JSON, as of a gateway in front, has an error of the library as its cause.
     cause = None if isinstance(error.__cause__, TelegramError) else error.__cause__
     kind = type(cause).__name__ if cause else error.message.partition(". ")[0].rstrip(".")

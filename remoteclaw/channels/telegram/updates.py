@@ -236,7 +236,6 @@ def _shown(mark: _Raw, words: str, me: _Raw, *, is_first: bool) -> str:
 
 
 def _origin(origin: _Raw) -> str:
-    """Return who wrote what was forwarded."""
     user, chat = origin.get("sender_user"), origin.get("sender_chat") or origin.get("chat")
     if user:
         return _name(user)

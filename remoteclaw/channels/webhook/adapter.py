@@ -139,7 +139,6 @@ class WebhookAdapter:
 
 
 def _failure(response: httpcore2.Response, answer: bytes, url: str) -> RemoteClawError:
-    """Return what an answer other than 2xx means."""
     said = one_line(answer[:1000].decode(errors="replace"), most=200)
     match response.status:
         case 401 | 403:
