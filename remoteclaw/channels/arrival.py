@@ -21,7 +21,7 @@ from remoteclaw.errors import (
     RemoteClawError,
 )
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.pairings import Request
+from remoteclaw.fleet.pairings import PairingRequest
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import (
     EVERYONE,
@@ -192,9 +192,8 @@ class Arrival:
             log.info("who has pressed a button is not told what came of it: %s", error)
 
     async def _introduce(self) -> None:
-        """Tell a stranger their code, once."""
         incoming = self.incoming
-        request = Request(
+        request = PairingRequest(
             provider=self.door.provider,
             account=self.door.account,
             id=incoming.sender,

@@ -3,7 +3,7 @@
 from remoteclaw.clock import in_words, now_ms
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.pairings import Request
+from remoteclaw.fleet.pairings import PairingRequest
 from remoteclaw.messages import ChatPlace, person
 
 WELCOME = "You were let in: write to me. /help shows what I know."
@@ -36,7 +36,7 @@ async def pair(asked: Asked) -> Answer:
     return Answer("\n".join([*lines, "", "`/pair CODE` lets one in. Ask them for the code first."]))
 
 
-async def approve(fleet: Fleet, code: str, *, by: str) -> Request | None:
+async def approve(fleet: Fleet, code: str, *, by: str) -> PairingRequest | None:
     """Let in whom a code stands for, and tell them; None if the code is not known."""
     request = await fleet.pairings.approve(code, by=by)
     if request is None:

@@ -25,8 +25,6 @@ _DIRECTORY = Path(__file__).parent / "scripts"
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The names that a script takes, in order."""
-
     fixed: tuple[str, ...]
     lists: tuple[str, ...]
     optional: frozenset[str]

@@ -19,7 +19,7 @@ LETTERS, CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ", 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class PairingRequest:
     """A stranger who asks to be let in."""
 
     provider: str
@@ -69,7 +69,7 @@ class Pairings:
         field = _field(provider, account, id_)
         return bool(await self._call(client.hexists, keys.PAIRED, field))
 
-    async def ask(self, request: Request) -> str | None:
+    async def ask(self, request: PairingRequest) -> str | None:
         """Return the code for a stranger; None if they have one, or too many others do."""
         about = {
             name: getattr(request, name)
@@ -84,7 +84,7 @@ class Pairings:
         )
         return told.decode() or None
 
-    async def approve(self, code: str, *, by: str) -> Request | None:
+    async def approve(self, code: str, *, by: str) -> PairingRequest | None:
         """Let in whom a code stands for; None if it is not known, or too old."""
         wanted = code.strip().upper()
         told = await self._scripts.run(
@@ -92,7 +92,7 @@ class Pairings:
             keys={"pairing": keys.PAIRING, "paired": keys.PAIRED},
             args={"code": wanted, "by": by, "valid_ms": VALID_MS},
         )
-        return Request.decode(wanted, told) if told else None
+        return PairingRequest.decode(wanted, told) if told else None
 
     async def add(self, provider: str, account: str, id_: str, *, name: str, by: str) -> None:
         """Let a person or a group in."""
@@ -127,11 +127,11 @@ class Pairings:
             )
         return sorted(found, key=lambda one: (one.provider, one.account, one.name, one.id))
 
-    async def requests(self) -> Sequence[Request]:
+    async def requests(self) -> Sequence[PairingRequest]:
         """Return what waits to be approved, oldest first."""
         told = await self._call(self._scripts.client.hgetall, keys.PAIRING)
         oldest = await self._scripts.now_ms() - VALID_MS
-        found = [Request.decode(code.decode(), text) for code, text in told.items()]
+        found = [PairingRequest.decode(code.decode(), text) for code, text in told.items()]
         waiting = [one for one in found if not one.by and one.at_ms > oldest]
         return sorted(waiting, key=lambda one: one.at_ms)
 

@@ -67,7 +67,7 @@ class SessionState:
     postponed_until_ms: int | None
 
     terminal: dict[str, Any] | None
-    """The terminal that the running turn has started (`fleet.terminal_state.Place`)."""
+    """The terminal that the running turn has started (`fleet.terminal_state.TerminalPlace`)."""
     held: str | None
     """The process to which the lease was given with that terminal: its holder."""
     terminal_entry: str | None

@@ -16,7 +16,7 @@ OPEN: frozenset[str] = frozenset(("starting", "live"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TerminalPlace:
     """Where a turn has started a terminal, and what has to be known to end and to settle it."""
 
     turn: str
@@ -88,7 +88,7 @@ class TerminalRecord:
     position: str
     """How far its transcript was told."""
     where: str
-    """Where the CLI keeps the conversation, as `Place.where` says; empty before its first start."""
+    """Where the CLI keeps the conversation (`TerminalPlace.where`); empty before the start."""
     earlier: Mapping[str, str]
     """How far the transcripts of the conversations were told that were open in it before."""
 
@@ -141,7 +141,7 @@ class Held:
     sid: str
     session: SessionKey
     epoch: str
-    place: Place
+    place: TerminalPlace
     holder: str
     """The holder's process, as `host.process.identity` writes one."""
     stop_entry: str
@@ -163,7 +163,7 @@ class Renewed:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class TerminalEvent:
     """One thing that cockpits are told of a session."""
 
     id: str

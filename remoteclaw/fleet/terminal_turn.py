@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import GRACE_MS
-from remoteclaw.fleet.terminal_state import Place
+from remoteclaw.fleet.terminal_state import TerminalPlace
 
 if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease
@@ -17,7 +17,7 @@ class TerminalTurn:
     def __init__(self, lease: "Lease") -> None:
         self._lease = lease
 
-    async def place(self, place: Place) -> None:
+    async def place(self, place: TerminalPlace) -> None:
         """Record where the terminal is about to be started."""
         await self._lease.run_fenced(
             "terminal_place",
@@ -30,7 +30,7 @@ class TerminalTurn:
             },
         )
 
-    async def hold(self, place: Place, holder: str, *, hold_s: float) -> str:
+    async def hold(self, place: TerminalPlace, holder: str, *, hold_s: float) -> str:
         """Give the lease to the holder's process of a place; return its epoch.
 
         From here on the lease is another one's, and so is every write.

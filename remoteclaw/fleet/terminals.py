@@ -29,7 +29,13 @@ from remoteclaw.fleet.inbound import (
 from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.session_map import id_of
 from remoteclaw.fleet.state import STATE_MS
-from remoteclaw.fleet.terminal_state import Event, Held, Place, Renewed, TerminalRecord
+from remoteclaw.fleet.terminal_state import (
+    Held,
+    Renewed,
+    TerminalEvent,
+    TerminalPlace,
+    TerminalRecord,
+)
 from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey, TerminalWish
@@ -240,7 +246,7 @@ class Terminals:
             if owner != host:
                 continue
             with contextlib.suppress(ValueError, TypeError):
-                where = Place(**orjson.loads(place))
+                where = TerminalPlace(**orjson.loads(place))
                 session = SessionKey.parse(key)
                 found.append(Held(sid.decode(), session, epoch, where, process, stop))
         return found
@@ -300,14 +306,16 @@ class Terminals:
 
     async def events(
         self, sid: str, after: str = "-", *, count: int = MOST_EVENTS
-    ) -> Sequence[Event]:
+    ) -> Sequence[TerminalEvent]:
         """Return what was told behind an event, oldest first; "-" is the beginning."""
         client = self._scripts.client
         start = after if after == "-" else f"({after}"
         found = await self._scripts.call(
             client.xrange, keys.terminal_events(sid), start, count=count
         )
-        return [Event(each.decode(), orjson.loads(fields[b"event"])) for each, fields in found]
+        return [
+            TerminalEvent(each.decode(), orjson.loads(fields[b"event"])) for each, fields in found
+        ]
 
     async def edges(self, sid: str) -> tuple[str, str]:
         """Return the ids of the first and of the last event; empty where there is none."""
@@ -319,7 +327,6 @@ class Terminals:
 
 
 def _refusal(status: bytes, wait_ms: int, limits: TerminalsConfig) -> CallRefused | None:
-    """Return why a terminal is not opened; None if it is."""
     match status:
         case b"ending":
             return TerminalEnding("CONFLICT", ENDING)

@@ -34,7 +34,7 @@ _ID = re.compile(r"\d{1,19}-\d{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ChatEvent:
     """Something that has happened in a chat."""
 
     id: str
@@ -118,13 +118,13 @@ class WebChats:
                 raise gone
         return str(told.decode())
 
-    async def find(self, chat: str, event_id: str) -> Event | None:
+    async def find(self, chat: str, event_id: str) -> ChatEvent | None:
         """Return an event; None if it is not kept any more."""
         call, client = self._scripts.call, self._scripts.client
         found = await call(client.xrange, keys.web(chat), event_id, event_id)
         return _event(found[0]) if found else None
 
-    async def read(self, chat: str, *, after: str, limit: int = PAGE) -> list[Event]:
+    async def read(self, chat: str, *, after: str, limit: int = PAGE) -> list[ChatEvent]:
         """Return what has happened since an event, oldest first."""
         client = self._scripts.client
         found = await self._scripts.call(
@@ -132,13 +132,13 @@ class WebChats:
         )
         return [*map(_event, found)]
 
-    async def before(self, chat: str, event_id: str = "", *, limit: int = PAGE) -> list[Event]:
+    async def before(self, chat: str, event_id: str = "", *, limit: int = PAGE) -> list[ChatEvent]:
         """Return the last that has happened, or what has before an event, oldest first."""
         client, until = self._scripts.client, f"({event_id}" if event_id else "+"
         found = await self._scripts.call(client.xrevrange, keys.web(chat), until, "-", count=limit)
         return [*map(_event, reversed(found))]
 
 
-def _event(entry: tuple[bytes, Mapping[bytes, bytes]]) -> Event:
+def _event(entry: tuple[bytes, Mapping[bytes, bytes]]) -> ChatEvent:
     entry_id, fields = entry
-    return Event(entry_id.decode(), fields[b"kind"].decode(), orjson.loads(fields[b"about"]))  # type: ignore[arg-type]
+    return ChatEvent(entry_id.decode(), fields[b"kind"].decode(), orjson.loads(fields[b"about"]))  # type: ignore[arg-type]

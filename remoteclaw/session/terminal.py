@@ -17,7 +17,7 @@ from remoteclaw.config.home import Home, private_directory
 from remoteclaw.config.model import Config
 from remoteclaw.errors import AgentUnavailable, ConfigError, ErrorCategory, StateDirectoryError
 from remoteclaw.fleet.lease import KILL_AT, Lease
-from remoteclaw.fleet.terminal_state import Place
+from remoteclaw.fleet.terminal_state import TerminalPlace
 from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.holder.runs import terminal_run_name
@@ -64,7 +64,7 @@ class TerminalOpening:
 
     # -- opening -------------------------------------------------------------------------------
 
-    async def open(self, attempt: Attempt, left: Place | None) -> None:
+    async def open(self, attempt: Attempt, left: TerminalPlace | None) -> None:
         """Start the turn's terminal and give the lease to its holder.
 
         It goes on from one that an attempt before has `left`, whose worker was killed. Raises
@@ -120,7 +120,7 @@ class TerminalOpening:
         wish: TerminalWish,
         prepared: Prepared,
         program: TerminalProgram,
-        begun: Place | None,
+        begun: TerminalPlace | None,
     ) -> None:
         """Start a program; where an attempt before has `begun`, what was said since counts."""
         lease, turn = self._lease, attempt.turn
@@ -138,7 +138,7 @@ class TerminalOpening:
             position = begun.position if begun and begun.conversation == known else ""
             if not begun:
                 position = await _end_of(program, known, spec.workspace, places)
-            place = Place(
+            place = TerminalPlace(
                 turn=turn.id,
                 path=str(run_dir / "holder.sock"),
                 key=secrets.token_hex(16),
@@ -182,7 +182,7 @@ class TerminalOpening:
         finally:
             os.close(cwd_fd)
 
-    async def _hold(self, place: Place, launch: TerminalLaunch) -> None:
+    async def _hold(self, place: TerminalPlace, launch: TerminalLaunch) -> None:
         """Start a program, stay until it is there, and give the lease to its holder."""
         hold_s = self._config.terminals.hold_s
         client = None

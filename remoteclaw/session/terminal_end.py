@@ -14,7 +14,7 @@ import orjson
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.session_map import LeasedSessionMap
-from remoteclaw.fleet.terminal_state import Place
+from remoteclaw.fleet.terminal_state import TerminalPlace
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.fleet.turn import RecordAppend
 from remoteclaw.holder.terminal_client import end_terminal
@@ -64,7 +64,7 @@ class SettledTerminal:
         return self.state in ("crashed", "lost")
 
 
-async def end_left(lease: Lease) -> Place | None:
+async def end_left(lease: Lease) -> TerminalPlace | None:
     """End the terminal that an owner before has started; return where it was.
 
     The owner that takes a session over does this first: no second program may have its conversation
@@ -72,7 +72,7 @@ async def end_left(lease: Lease) -> Place | None:
     """
     if lease.state.terminal is None:
         return None
-    place = Place(**lease.state.terminal)
+    place = TerminalPlace(**lease.state.terminal)
     if place.host == lease.host:
         path = Path(place.path)
         with contextlib.suppress(TimeoutError):
@@ -84,7 +84,7 @@ async def end_left(lease: Lease) -> Place | None:
 
 
 async def settle(
-    terminals: Terminals, lease: Lease, place: Place, settings: RecordConfig
+    terminals: Terminals, lease: Lease, place: TerminalPlace, settings: RecordConfig
 ) -> SettledTerminal:
     """Take over what a terminal has left: its conversation, and what was said in it."""
     is_here = place.host == lease.host
@@ -119,7 +119,7 @@ async def settle(
     return settled
 
 
-async def found(terminals: Terminals, lease: Lease, place: Place) -> Found:
+async def found(terminals: Terminals, lease: Lease, place: TerminalPlace) -> Found:
     """Return what a terminal has left on this host; the session goes on with its conversation.
 
     What nobody has told of it yet is told: the gateway may have been away.
@@ -141,7 +141,7 @@ async def found(terminals: Terminals, lease: Lease, place: Place) -> Found:
 
 
 async def _said(
-    terminals: Terminals, sid: str, place: Place, last: str
+    terminals: Terminals, sid: str, place: TerminalPlace, last: str
 ) -> Sequence[TranscriptItem]:
     """Return what was said in all conversations that were open, those of other sessions aside."""
     record = await terminals.record(sid)
@@ -160,7 +160,7 @@ async def _said(
 
 
 def _record_of(
-    items: Sequence[TranscriptItem], place: Place, settings: RecordConfig
+    items: Sequence[TranscriptItem], place: TerminalPlace, settings: RecordConfig
 ) -> RecordAppend | None:
     if not settings.keep_days or not items:
         return None
@@ -170,7 +170,7 @@ def _record_of(
 
 
 async def _conversation_of(
-    terminals: Terminals, sid: str, place: Place
+    terminals: Terminals, sid: str, place: TerminalPlace
 ) -> tuple[str | None, Transcript | None, str]:
     """Return the conversation that a terminal had open last, and its transcript if there is one.
 
@@ -209,7 +209,7 @@ def _items(transcript: Transcript, position: str) -> Sequence[TranscriptItem]:
     return items[-MOST_ITEMS:]
 
 
-def _left_by_holder(place: Place) -> dict[str, Any] | None:
+def _left_by_holder(place: TerminalPlace) -> dict[str, Any] | None:
     """Return what a holder has left when it ended; None if it was killed."""
     try:
         left = orjson.loads(Path(place.ended).read_bytes())

@@ -7,7 +7,7 @@ from remoteclaw.config.model import Config, QueueConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.fleet.commands import command_of
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.terminal_state import Place
+from remoteclaw.fleet.terminal_state import TerminalPlace
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.fleet.turn import Finished
 from remoteclaw.messages import Entry, Turn, stream_order
@@ -51,7 +51,7 @@ class TurnRunner:
         config: Config,
         terminals: Terminals,
         opening: TerminalOpening,
-        left: Place | None,
+        left: TerminalPlace | None,
     ) -> None:
         """`left` is the terminal that an owner before has started; it has ended."""
         self._terminals = terminals

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.fleet.terminal_state import Place
+from remoteclaw.fleet.terminal_state import TerminalPlace
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.protocols import Transcript, TranscriptItem
 from remoteclaw.tty.placed import transcript_of
@@ -20,7 +20,7 @@ MOST_PIECES = 20
 class TranscriptTale:
     """Tells the transcript of one terminal."""
 
-    def __init__(self, terminals: Terminals, sid: str, epoch: str, place: Place) -> None:
+    def __init__(self, terminals: Terminals, sid: str, epoch: str, place: TerminalPlace) -> None:
         """`epoch` is that of the session's owner, for whom it is told."""
         self._terminals = terminals
         self._sid = sid
@@ -110,7 +110,7 @@ class Copies:
         ]
 
 
-def is_of_now(item: TranscriptItem, place: Place) -> bool:
+def is_of_now(item: TranscriptItem, place: TerminalPlace) -> bool:
     """Whether an item was said since the terminal was opened: an older conversation has others."""
     return not item.at_ms or item.at_ms >= place.started_ms
 

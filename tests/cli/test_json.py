@@ -9,7 +9,7 @@ import click
 import pytest
 
 from remoteclaw.cli import main
-from remoteclaw.fleet.pairings import Request
+from remoteclaw.fleet.pairings import PairingRequest
 from remoteclaw.fleet.request_card import record_args
 from tests.support.asks import change_request, put_request
 from tests.support.cli import give_up, run
@@ -118,7 +118,7 @@ async def test_json_has_the_names_that_programs_know(stack: Stack, directory: Pa
     await stack.fleet.audit.add(deed("ada"))
     (letter,) = await stack.fleet.dead_letters.list()
     stack.configure(channels={"test": {"owners": ["alice"]}, "webhook": {"token": "secret"}})
-    stranger = Request(
+    stranger = PairingRequest(
         provider="webhook", account="default", id="bo", name="Bo", chat="bo", message="1"
     )
     assert await stack.fleet.pairings.ask(stranger)

@@ -9,14 +9,14 @@ from remoteclaw.commands import Asked, parse, take
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.pairings import VALID_MS, Request
+from remoteclaw.fleet.pairings import VALID_MS, PairingRequest
 from remoteclaw.messages import EVERYONE, SessionKey
 from tests.support.leases import let_pass
 
 
-def request(id_: str = "7", message: str = "m1", **fields: Any) -> Request:
+def request(id_: str = "7", message: str = "m1", **fields: Any) -> PairingRequest:
     about = {"provider": "test", "account": "default", "name": "Bo", "chat": id_}
-    return Request(id=id_, message=message, **about | fields)
+    return PairingRequest(id=id_, message=message, **about | fields)
 
 
 async def test_a_stranger_has_one_code_and_the_message_that_asked_has_it_again(

@@ -17,7 +17,7 @@ from remoteclaw.clock import boottime, now_ms
 from remoteclaw.config.home import private_directory
 from remoteclaw.config.load import load_config
 from remoteclaw.events import PermissionEvent
-from remoteclaw.fleet.terminal_state import Held, Place
+from remoteclaw.fleet.terminal_state import Held, TerminalPlace
 from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.holder.runs import run_name
 from remoteclaw.holder.terminal_client import ENDED, TerminalClient, end_terminal
@@ -255,7 +255,7 @@ async def held_terminal(stack: Stack, *, thread: str | None = None) -> AsyncIter
     stack.home.terminals.mkdir(mode=0o700, exist_ok=True)
     files = private_directory(stack.home.terminals / session.sid)
     notes = files / "notes"
-    place = Place(
+    place = TerminalPlace(
         turn=accepted.entry_id,
         path=str(run_dir / "holder.sock"),
         key=uuid.uuid4().hex,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import orjson
 
-from remoteclaw.fleet.terminal_state import Place
+from remoteclaw.fleet.terminal_state import TerminalPlace
 from tests.support.agents import AgentCli
 
 
@@ -36,7 +36,7 @@ def used_before(cli: AgentCli, home: Path, workspace: Path) -> dict[str, str]:
     return env
 
 
-def place_of(turn: str, **changes: object) -> Place:
+def place_of(turn: str, **changes: object) -> TerminalPlace:
     """Return where a turn's terminal is, in a test that starts none."""
     known: dict[str, object] = {
         "turn": turn,
@@ -55,4 +55,4 @@ def place_of(turn: str, **changes: object) -> Place:
         "host": "here",
         "started_ms": 0,
     }
-    return Place(**{**known, **changes})  # type: ignore[arg-type]
+    return TerminalPlace(**{**known, **changes})  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import web
 from remoteclaw.fleet.inbound import APPEND_S
-from remoteclaw.fleet.web import Event
+from remoteclaw.fleet.web import ChatEvent
 from remoteclaw.protocols import ChannelAdapter
 from remoteclaw.tools.base import Scope
 from tests.support.channel import TestChannel
@@ -451,7 +451,7 @@ class Window:
         texts = [event["text"] for event in said if event["text"]]
         return [*texts, *([self._live["text"]] if is_live else [])]
 
-    def has_shown(self, newest: Event | None = None) -> bool:
+    def has_shown(self, newest: ChatEvent | None = None) -> bool:
         """Whether it shows what there is, up to an event."""
         return newest is None or newest.id in [event["id"] for event in self._shown]
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from remoteclaw.errors import PlatformAway, RedisUnavailable, Unsupported
-from remoteclaw.fleet.web import Event, WebChats, chat_of
+from remoteclaw.fleet.web import ChatEvent, WebChats, chat_of
 from remoteclaw.protocols import Operation, Part, Reply, Sent
 
 OURS = "agent"
@@ -68,7 +68,7 @@ class WebAdapter:
 
     async def _newest(self, chat: str, limit: int) -> list[dict[str, Any]]:
         """Return the newest messages, however much else has happened since."""
-        events: list[Event] = []
+        events: list[ChatEvent] = []
         while earlier := await self._chats.before(chat, events[0].id if events else ""):
             events[:0] = earlier
             if sum(event.kind == "message" for event in events) >= limit:
@@ -89,7 +89,7 @@ def _notifies(reply: Reply) -> bool:
     return not reply.is_silent and bool(reply.is_final or reply.call or reply.is_error)
 
 
-def messages_of(events: Sequence[Event]) -> list[dict[str, Any]]:
+def messages_of(events: Sequence[ChatEvent]) -> list[dict[str, Any]]:
     """Return the messages of a chat, as adapters tell them."""
     found: dict[str, dict[str, Any]] = {}
     for event in events:

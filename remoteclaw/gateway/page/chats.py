@@ -13,7 +13,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.web import Event, WebChats, of_chat
+from remoteclaw.fleet.web import ChatEvent, WebChats, of_chat
 from remoteclaw.gateway.feeds import Audience, Feeds
 from remoteclaw.gateway.page.notifier import Notifier
 from remoteclaw.host.logs import frames_of
@@ -111,7 +111,7 @@ class PageChats:
         await self._tell(chat, opened)
         return opening
 
-    async def _opening(self, chat: str, after: str) -> tuple[Opening, Sequence[Event]]:
+    async def _opening(self, chat: str, after: str) -> tuple[Opening, Sequence[ChatEvent]]:
         """Return what a client is told that opens a chat, and how that is to be read."""
         if after:
             since = await self._fleet.web.read(chat, after=after, limit=MOST)
@@ -201,23 +201,23 @@ def session_of(config: Config, person: str, conversation: str | None) -> Session
 
 async def earlier(
     chats: WebChats, chat: str, before: str, limit: int
-) -> tuple[Sequence[Event], bool]:
+) -> tuple[Sequence[ChatEvent], bool]:
     """Return what has happened before an event, or last; and whether there is more before."""
     found = await chats.before(chat, before, limit=limit + 1)
     events = _room_for(found[-limit:])
     return events, len(events) < len(found)
 
 
-def told(chat: str, event: Event) -> dict[str, Any]:
+def told(chat: str, event: ChatEvent) -> dict[str, Any]:
     """Return an event as browsers get it."""
     _, conversation = of_chat(chat)
     about = {"id": event.id, "kind": event.kind, "at": event.at_ms, **event.about}
     return {**about, "conversation": conversation}
 
 
-def _room_for(events: Sequence[Event], *, is_newest: bool = True) -> Sequence[Event]:
+def _room_for(events: Sequence[ChatEvent], *, is_newest: bool = True) -> Sequence[ChatEvent]:
     """Return the newest events, or the oldest, that are not too long together, and one at least."""
-    room, some = MOST_CHARS, list[Event]()
+    room, some = MOST_CHARS, list[ChatEvent]()
     for event in reversed(events) if is_newest else events:
         room -= len(str(event.about.get("text", "")))
         if room < 0 and some:

@@ -21,7 +21,7 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused, RedisUnavailable, StateDirectoryError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.pushes import Browser
-from remoteclaw.fleet.web import Event, of_chat
+from remoteclaw.fleet.web import ChatEvent, of_chat
 from remoteclaw.gateway.page.html import html_of
 from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.host.fetch import post
@@ -122,7 +122,7 @@ class Notifier:
             for browser in browsers:
                 tasks.create_task(self._send(key, person, browser, chat, content))
 
-    async def _told(self, chat: str, event: Event) -> dict[str, str]:
+    async def _told(self, chat: str, event: ChatEvent) -> dict[str, str]:
         """Return a notification, as the page's service worker shows it."""
         about, (_, conversation) = event.about, of_chat(chat)
         view = await self._fleet.sessions.view(about["sid"])
