@@ -11,8 +11,9 @@ from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller, RunningTurn
+from remoteclaw.gateway.consoles import Consoles
 from remoteclaw.gateway.limits import Transfers
-from remoteclaw.gateway.page.chats import Opening
+from remoteclaw.gateway.page.chats import PageChats
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.gateway.rooms import Watcher
 from remoteclaw.gateway.terminals import Terminals
@@ -33,20 +34,15 @@ class Subscriber(Watcher, Protocol):
     def unsubscribe(self, sid: str) -> None:
         """Send no more of them."""
 
-    def open_chat(self, session: SessionKey) -> None:
-        """Send the messages of a console's chat from now on."""
 
-    def said_in_chat(self, session: SessionKey, text: str) -> None:
-        """Show what was written here to the others who have the chat open."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayParts:
+    """The parts of a running gateway that handlers use."""
 
-    async def open_page_chat(self, chat: str, after: str) -> Opening:
-        """Send what has happened in a chat of the page since an event, and what happens there."""
-
-    def watch_page_chat(self, token: str, *, is_visible: bool) -> None:
-        """Note whether the chat of the page is in view, where one is logged in with a token."""
-
-    def shown_in_chat(self, key: str, unsaved: frozenset[str]) -> None:
-        """Note that a message of the chat was shown; the `unsaved` files are kept."""
+    terminals: Terminals
+    """The terminals of this host."""
+    consoles: Consoles
+    page_chats: PageChats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +72,8 @@ class Call:
     """The connection that the call came over, if events can be sent over it."""
     restart: asyncio.Event | None = None
     """Set to restart this process; None where it is no gateway's."""
-    open_terminals: Terminals | None = None
-    """The terminals of this host; None in a test."""
+    gateway_parts: GatewayParts | None = None
+    """None where no gateway runs: on the command line."""
 
     @property
     def watched_config(self) -> CurrentConfig | None:
@@ -114,10 +110,15 @@ class Call:
         return self.principal
 
     @property
+    def parts(self) -> GatewayParts:
+        """The parts of the gateway that is called."""
+        assert self.gateway_parts is not None, "only a gateway has this method"
+        return self.gateway_parts
+
+    @property
     def terminals(self) -> Terminals:
         """The terminals of this host."""
-        assert self.open_terminals is not None, "it is a gateway's"
-        return self.open_terminals
+        return self.parts.terminals
 
     @property
     def is_from_page(self) -> bool:

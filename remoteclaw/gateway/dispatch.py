@@ -28,12 +28,11 @@ from remoteclaw.config.tool_policy import listed
 from remoteclaw.errors import CallRefused, ConfigError, MessageRefused, NotFound, RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller
-from remoteclaw.gateway.call import Call, Handler, Subscriber
+from remoteclaw.gateway.call import Call, GatewayParts, Handler, Subscriber
 from remoteclaw.gateway.limits import Transfers
 from remoteclaw.gateway.narrowing import Narrowed, check_method, may_call
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.rights import check_allowed, check_branch
-from remoteclaw.gateway.terminals import Terminals
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.tokens import is_same
 from remoteclaw.messages import SessionKey
@@ -55,7 +54,7 @@ class Dispatcher:
         *,
         methods: Mapping[str, Method] = METHODS,
         restart: asyncio.Event | None = None,
-        terminals: Terminals | None = None,
+        parts: GatewayParts | None = None,
     ) -> None:
         """`config` returns the current configuration; `restart` is set to restart this process.
 
@@ -73,7 +72,7 @@ class Dispatcher:
         self._methods = methods
         self._tools = {one.tool: one for one in methods.values() if isinstance(one, Tool)}
         self._restart = restart
-        self._terminals = terminals
+        self._parts = parts
         self.transfers = Transfers()
 
     async def agent_of_token(self, sid: str, digest: str) -> Agent | None:
@@ -130,7 +129,7 @@ class Dispatcher:
                 transfers=self.transfers,
                 subscriber=subscriber,
                 restart=self._restart,
-                open_terminals=self._terminals,
+                gateway_parts=self._parts,
             )
             return await self._handlers[method.name](call, given), call.side_effects
 

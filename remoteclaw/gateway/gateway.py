@@ -16,7 +16,7 @@ from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.auditing import Auditing
 from remoteclaw.gateway.auth import Authenticator
-from remoteclaw.gateway.call import Handler, Subscriber
+from remoteclaw.gateway.call import GatewayParts, Handler, Subscriber
 from remoteclaw.gateway.consoles import Consoles
 from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.feeds import Audience, Feeds
@@ -75,6 +75,8 @@ class Gateway:
         self.calls = Calls()
         self.feeds = Feeds(fleet)
         self.terminals = Terminals(fleet, home, config, self.feeds)
+        self.consoles = Consoles(fleet)
+        self.page_chats = PageChats(fleet, home, config, self.feeds)
         self.dispatcher = Dispatcher(
             fleet,
             home,
@@ -82,13 +84,15 @@ class Gateway:
             handlers,
             methods=methods,
             restart=self.restart,
-            terminals=self.terminals,
+            parts=GatewayParts(
+                terminals=self.terminals,
+                consoles=self.consoles,
+                page_chats=self.page_chats,
+            ),
         )
         self.authenticator = Authenticator(
             fleet, self.dispatcher, token_files(home.path), lambda: config().gateway
         )
-        self.consoles = Consoles(fleet)
-        self.page_chats = PageChats(fleet, home, config, self.feeds)
         self._auditing = Auditing(fleet.audit)
         self.clients: set[Client] = set()
         self._is_empty = asyncio.Event()

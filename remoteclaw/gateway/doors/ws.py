@@ -30,10 +30,8 @@ from remoteclaw.gateway.gateway import TICK_S, Gateway
 from remoteclaw.gateway.guard import address_of
 from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.narrowing import may_call
-from remoteclaw.gateway.page.chats import Opening
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.gateway.rooms import EVENTS as EVENTS_OF_TERMINALS
-from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import SCOPES, Result
 from remoteclaw.tools.catalog import METHODS
 
@@ -150,38 +148,11 @@ class Connection:
         except BaseException:
             self.unsubscribe(sid)
             raise
-        if self._closing is not None:  # it ended meanwhile, and nothing else would do it
-            self.unsubscribe(sid)
 
     def unsubscribe(self, sid: str) -> None:
         """Send no more of a session's events."""
         self._sessions.discard(sid)
         self._gateway.feeds.unsubscribe(self, sid)
-
-    def open_chat(self, session: SessionKey) -> None:
-        """Send the messages of a console's chat from now on."""
-        if self._closing is None:
-            self._gateway.consoles.open(self, session)
-
-    def said_in_chat(self, session: SessionKey, text: str) -> None:
-        """Show what was written here to the others who have the chat open."""
-        self._gateway.consoles.said(session, self, text)
-
-    async def open_page_chat(self, chat: str, after: str) -> Opening:
-        """Send what has happened in a chat of the page since an event, and what happens there."""
-        opening = await self._gateway.page_chats.open(self, chat, after)
-        if self._closing is not None:  # it ended meanwhile, and nothing else would do it
-            self._gateway.page_chats.leave(self)
-        return opening
-
-    def watch_page_chat(self, token: str, *, is_visible: bool) -> None:
-        """Note whether the chat of the page is in view, where one is logged in with a token."""
-        if self._closing is None:
-            self._gateway.page_chats.watch(self, token, is_visible=is_visible)
-
-    def shown_in_chat(self, key: str, unsaved: frozenset[str]) -> None:
-        """Note that a message of the chat was shown; the `unsaved` files are kept."""
-        self._gateway.consoles.shown(self, key, unsaved)
 
     # -- reading -------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
         subscriber = call.events
         await subscriber.subscribe(session.sid, str(session))
         if is_console and params.follow == "chat":
-            subscriber.open_chat(session)
+            call.parts.consoles.open(subscriber, session)
     view = await call.fleet.sessions.view(session.sid)
     _, settings = call.config.agent(session.agent)
     with contextlib.suppress(ConfigError):  # a project that is configured no more
@@ -101,7 +101,7 @@ def _asked(
     )
 
 
-def _kind(session: SessionKey) -> dict[str, Any]:
+def kind_of_chat(session: SessionKey) -> dict[str, Any]:
     """Return what is known of the kind of chat: everything in a console, else nothing."""
     if session.provider != CHANNEL:
         return {}
@@ -130,7 +130,11 @@ async def _accept(
     in_chat = session.provider == CHANNEL and not params.to_caller
     try:
         message = session.message(
-            id=params.message_id, text=text, timestamp=now_ms(), attachments=files, **_kind(session)
+            id=params.message_id,
+            text=text,
+            timestamp=now_ms(),
+            attachments=files,
+            **kind_of_chat(session),
         )
         view = await call.fleet.sessions.view(session.sid)
         accepted = await call.fleet.inbound.append(
@@ -146,7 +150,7 @@ async def _accept(
         raise CallRefused("INVALID_REQUEST", str(error)) from None
     is_new = not accepted.is_duplicate
     if is_new and in_chat:
-        call.events.said_in_chat(session, text)
+        call.parts.consoles.said(session, call.events, text)
     ahead = view.waiting if view and is_new else 0
     return contract.Sent(entry=accepted.entry_id, is_duplicate=not is_new, ahead=ahead)
 
@@ -181,7 +185,7 @@ async def _outcome(call: Call, params: contract.OutcomeParams) -> contract.ToldO
 
 
 async def _shown(call: Call, params: contract.ShownParams) -> contract.Shown:
-    call.events.shown_in_chat(params.key, frozenset(params.unsaved))
+    call.parts.consoles.shown(call.events, params.key, frozenset(params.unsaved))
     return contract.Shown(key=params.key)
 
 

@@ -1,6 +1,7 @@
 """The handler that opens terminals."""
 
 import asyncio
+from dataclasses import replace
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, ConfigError
@@ -116,9 +117,7 @@ async def _session_for(call: Call, params: contract.OpenTerminalParams) -> tuple
     if params.session is None:
         chat = chat_of(call, params.agent)
         thread = None if params.name == MAIN else params.name
-        return SessionKey(
-            chat.agent, chat.provider, chat.account, chat.channel_id, chat.user, thread
-        ), params.name
+        return replace(chat, thread=thread), params.name
     if params.agent is not None:
         raise CallRefused(
             "INVALID_REQUEST", "terminals.open: name an agent or a session, not both."

@@ -55,7 +55,7 @@ async def _unsubscribe(call: Call, _params: NoParams) -> contract.Done:
 
 async def _visible(call: Call, params: contract.VisibleParams) -> contract.Done:
     _, token = _who(call)
-    call.events.watch_page_chat(token, is_visible=params.is_visible)
+    call.parts.page_chats.watch(call.events, token, is_visible=params.is_visible)
     return contract.Done()
 
 

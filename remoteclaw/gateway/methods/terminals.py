@@ -8,6 +8,7 @@ from remoteclaw.errors import CallRefused, NotFound
 from remoteclaw.fleet.terminal_state import TerminalRecord
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.consoles import CHANNEL
+from remoteclaw.gateway.methods.console import kind_of_chat
 from remoteclaw.gateway.methods.opening import open_terminal
 from remoteclaw.gateway.rooms import Room, terminal_of
 from remoteclaw.gateway.sessions import find
@@ -171,12 +172,13 @@ async def _input(call: Call, params: contract.InputParams) -> contract.InputResu
 async def _as_message(call: Call, session: SessionKey, text: str) -> contract.InputResult:
     """Give a text to a session as a message of its user, or of an operator who isn't theirs."""
     if call.operator.has("admin"):
-        is_console = session.provider == CHANNEL
-        kind = "thread" if session.thread else "direct"
-        told = {"chat_kind": kind, "is_addressed": True} if is_console else {}
-        message = session.message(id=f"input-{call.id}", text=text, timestamp=now_ms(), **told)
+        message = session.message(
+            id=f"input-{call.id}", text=text, timestamp=now_ms(), **kind_of_chat(session)
+        )
         accepted = await call.fleet.inbound.append(
-            message, agent=session.agent, deliver="channel" if is_console else "caller"
+            message,
+            agent=session.agent,
+            deliver="channel" if session.provider == CHANNEL else "caller",
         )
         entry_id = accepted.entry_id
     else:

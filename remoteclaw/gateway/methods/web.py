@@ -33,7 +33,7 @@ async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
     session = _session(call, params.conversation)
     await call.events.subscribe(session.sid, str(session))
     chat = chat_of(session.user, session.thread)
-    opening = await call.events.open_page_chat(chat, params.after or "")
+    opening = await call.parts.page_chats.open(call.events, chat, params.after or "")
     view = await call.fleet.sessions.view(session.sid)
     return contract.Opened(
         session_key=str(session),
