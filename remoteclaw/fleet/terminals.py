@@ -93,12 +93,12 @@ class Terminals:
         host: str,
         name: str,
         limits: TerminalsConfig,
-    ) -> tuple[Accepted, bool]:
-        """Ask for a session's terminal; return the entry, and whether it is a new one.
+    ) -> Accepted:
+        """Ask for a session's terminal; return the entry that opens it.
 
-        The same `call` again, and an opening where one is open, open nothing. `people` are those on
-        whose behalf it is, and `host` the one that is to have it. Raises `CallRefused`, of which
-        `TerminalEnding` is over in a moment.
+        The same `call` again, and an opening where one is open, open nothing: a duplicate. `people`
+        are those on whose behalf it is, and `host` the one that is to have it. Raises
+        `CallRefused`, of which `TerminalEnding` is over in a moment.
         """
         fields = {
             "v": "1",
@@ -143,8 +143,7 @@ class Terminals:
         if refusal := _refusal(status, int(wait_ms), limits):
             raise refusal
         await self._waker.try_hint(session, queue.decode())
-        is_new = status == b"accepted"
-        return Accepted(session, entry_id.decode(), not is_new), is_new
+        return Accepted(session, entry_id.decode(), status != b"accepted")
 
     # -- what people see -----------------------------------------------------------------------
 

@@ -240,7 +240,7 @@ async def test_release(lossy: tuple[Fleet, Proxy]) -> None:
 async def opened(fleet: Fleet) -> tuple[Lease, TerminalTurn, str]:
     """Have a terminal's turn begun."""
     wish = TerminalWish(by="Ada", cols=80, rows=24)
-    accepted, _ = await fleet.terminals.open(
+    accepted = await fleet.terminals.open(
         SESSION,
         wish,
         people=(),

@@ -181,7 +181,7 @@ class FleetMachine(RuleBasedStateMachine):
         earlier = self.seen.get((sender, f"terminal-{call}"))
         is_ending = earlier is None and session.is_ending(self.now)
         try:
-            accepted, is_new = self.do(opening)
+            accepted = self.do(opening)
         except TerminalEnding:
             assert is_ending
             return
@@ -190,8 +190,8 @@ class FleetMachine(RuleBasedStateMachine):
             return
         assert not is_ending
         session.sid, session.key = key.sid, str(key)
-        assert is_new == (earlier is None and session.opening is None)
-        if not is_new:
+        assert accepted.is_duplicate == bool(earlier or session.opening)
+        if accepted.is_duplicate:
             assert accepted.entry_id == (earlier or session.opening)
             return
         self.seen[sender, f"terminal-{call}"] = session.opening = accepted.entry_id

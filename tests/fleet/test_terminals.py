@@ -26,7 +26,7 @@ SESSION = SessionKey.of(message("hello"), agent="main")
 
 async def opened(
     fleet: Fleet, *, call: str = "1", by: str = "Ada", of: str = "alice", **limits: int
-) -> tuple[Accepted, bool]:
+) -> Accepted:
     """Have a terminal opened."""
     return await fleet.terminals.open(
         SessionKey.of(message("hello", from_=of), agent="main"),
@@ -41,7 +41,7 @@ async def opened(
 
 async def held(fleet: Fleet) -> tuple[Lease, Held]:
     """Have a terminal opened, and the lease given to its holder."""
-    accepted, _ = await opened(fleet)
+    accepted = await opened(fleet)
     lease = await acquire(fleet, accepted)
     assert await lease.turns.begin([accepted.entry_id])
     own = TerminalTurn(lease)
@@ -75,7 +75,7 @@ async def test_a_late_renewal_of_the_worker_is_refused_and_changes_nothing(fleet
 
 async def test_a_server_that_has_lost_it_gives_the_same_lease_again(fleet: Fleet) -> None:
     """Whoever looks after the terminal goes on; also where it was started is written again."""
-    accepted, _ = await opened(fleet)
+    accepted = await opened(fleet)
     lease = await acquire(fleet, accepted)
     assert await lease.turns.begin([accepted.entry_id])
     own, client = TerminalTurn(lease), fleet.scripts.client
@@ -153,7 +153,7 @@ async def test_a_terminal_that_has_ended_is_taken_over_where_it_was(fleet: Fleet
 
 async def test_one_is_open_until_its_turn_is_over(fleet: Fleet) -> None:
     lease, found = await held(fleet)
-    assert (await opened(fleet, call="2"))[0].entry_id == found.place.turn
+    assert (await opened(fleet, call="2")).entry_id == found.place.turn
     await fleet.sweeper.release_dead("here", lambda _label: False)
     with pytest.raises(TerminalEnding):
         await opened(fleet, call="3")
@@ -168,8 +168,8 @@ async def test_one_is_open_until_its_turn_is_over(fleet: Fleet) -> None:
     view = await fleet.sessions.view(lease.sid)
     assert view is not None
     assert (view.terminal, view.held, view.terminal_entry) == (None, None, None)
-    accepted, is_new = await opened(fleet, call="3")
-    assert is_new
+    accepted = await opened(fleet, call="3")
+    assert not accepted.is_duplicate
     assert accepted.entry_id != found.place.turn
 
 
@@ -196,7 +196,7 @@ async def test_thirteen_openings_of_nine_conversations_are_nine_terminals(fleet:
         for number in range(13)
     ]
 
-    assert sum(is_new for _, is_new in found) == 9
+    assert sum(not each.is_duplicate for each in found) == 9
     assert len(await fleet.terminals.of_last_days()) == 9
 
 

@@ -33,7 +33,7 @@ NOBODY = parse_config(b"", Path("remoteclaw.toml"), {})
 @pytest.fixture
 async def held(fleet: Fleet) -> Held:
     """Have a terminal of Alice's, held."""
-    accepted, _ = await fleet.terminals.open(
+    accepted = await fleet.terminals.open(
         SessionKey.of(message("hello"), agent="main"),
         TerminalWish(by="Alice", cols=80, rows=24),
         people=("test:alice",),

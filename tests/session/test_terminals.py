@@ -52,7 +52,7 @@ async def open_terminal(stack: Stack, *, call: str = "1", prompt: str = "") -> A
 
 
 async def opened(stack: Stack, session: Any, *, call: str, prompt: str = "") -> Accepted:
-    accepted, _ = await stack.fleet.terminals.open(
+    return await stack.fleet.terminals.open(
         session,
         TerminalWish(by="Ada", cols=100, rows=30, prompt=prompt),
         people=("test:alice",),
@@ -61,7 +61,6 @@ async def opened(stack: Stack, session: Any, *, call: str, prompt: str = "") -> 
         name="main",
         limits=TerminalsConfig(),
     )
-    return accepted
 
 
 async def held_by(stack: Stack, accepted: Accepted) -> Held:

@@ -245,7 +245,7 @@ async def held_terminal(stack: Stack, *, thread: str | None = None) -> AsyncIter
     session = SessionKey("main", "console", host, "console", "ada", thread)
     wish = TerminalWish(by="Ada", cols=60, rows=10)
     limits = load_config(stack.home.config_file).terminals
-    accepted, _ = await stack.fleet.terminals.open(
+    accepted = await stack.fleet.terminals.open(
         session, wish, people=(), call=uuid.uuid4().hex, host=host, name="main", limits=limits
     )
     lease = await stack.fleet.leases.acquire(session.sid, worker="test", host=host)

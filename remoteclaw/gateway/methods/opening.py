@@ -86,7 +86,7 @@ async def _open_now(
         subdir=params.subdir,
         prompt=prompt,
     )
-    _, is_new = await call.fleet.terminals.open(
+    accepted = await call.fleet.terminals.open(
         session,
         wish,
         people=on_behalf_of,
@@ -98,6 +98,7 @@ async def _open_now(
     record = await call.fleet.terminals.record(session.sid)
     if record is None:
         raise CallRefused("UNAVAILABLE", NOT_OPEN)
+    is_new = not accepted.is_duplicate
     waits = is_new and view is not None and view.turn is not None
     terminal = terminal_of(call.terminals.seen(record))
     return contract.OpenedTerminal(terminal=terminal, created=is_new, waits=waits)
