@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "the last words of a program, unread",
-        before="for _ in range(RING_BYTES // PIECE_BYTES):",
+        before="for _ in range(RING_BYTES // SHORT_BYTES):",
         after="for _ in range(0):",
         test="test_a_client_that_does_not_read_holds_up_nobody",
     ),
