@@ -114,10 +114,10 @@ class TerminalHolder(Holder):
         try:
             while True:
                 ready = self.wait()
-                if self.master in ready:
-                    self.drain()
                 if self.wake_read in ready:
                     self.reap()
+                if self.master in ready:
+                    self.drain()
                 if self.listener.fileno() in ready:
                     self.accept()
                 if self.pump and self.pump.client.sock.fileno() in ready:

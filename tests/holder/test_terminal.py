@@ -191,6 +191,20 @@ async def test_a_client_that_does_not_read_holds_up_nobody(directory: Path) -> N
     assert len(offsets) > 1
 
 
+async def test_the_last_words_of_a_program_are_read(directory: Path) -> None:
+    held = await sh(directory, "until [ -e go ]; do sleep 0.01; done; printf 'last words'")
+    holder = int(held.holder.split()[1])
+    os.kill(holder, signal.SIGSTOP)  # so it hears of the words and of the end at once
+    (directory / "go").touch()
+    await eventually(lambda: not is_alive(held.pid))
+
+    os.kill(holder, signal.SIGCONT)
+
+    left = await remains(directory)
+    assert base64.b64decode(str(left["tail"])) == b"last words"
+    held.close()
+
+
 async def test_a_slow_client_goes_on_at_a_later_byte(directory: Path) -> None:
     slow = await sh(directory, f"{COUNT}; echo done > told; cat")
     await eventually((directory / "told").exists)

@@ -128,7 +128,7 @@ MUTANTS = (
         "the last words of a program, unread",
         before="for _ in range(RING_BYTES // SHORT_BYTES):",
         after="for _ in range(0):",
-        test="test_a_client_that_does_not_read_holds_up_nobody",
+        test="test_the_last_words_of_a_program_are_read",
     ),
     Mutant(
         "an end without an interrupt",
