@@ -294,7 +294,7 @@ class ReplyReader:
         """
         sent_at = boottime()
         told = await self._scripts.run(
-            "sending",
+            "mark_sent",
             keys={
                 "reader": self._reader,
                 "replies": self._stream,

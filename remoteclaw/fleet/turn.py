@@ -137,8 +137,8 @@ class Turns:
     ) -> Batch | None:
         """Record a turn of these entries, or begin the unfinished turn again.
 
-        With an agent that is ready, `phase` is "spawned" at once, which spares a `mark()`; it is
-        "dropped" for entries that get no turn.
+        With an agent that is ready, `phase` is "spawned" at once, which spares a `note_phase()`; it
+        is "dropped" for entries that get no turn.
         `left_out` are the entries of which the agent only sees the beginning.
         None means that the entries are gone: only an operator can have removed them.
         """
@@ -201,7 +201,7 @@ class Turns:
             )
         )
 
-    async def mark(
+    async def note_phase(
         self, phase: str, detail: str = "", *, agent_process: dict[str, Any] | None = None
     ) -> None:
         """Record how far the running attempt has come; `detail` is for operators who trace it.
@@ -209,7 +209,7 @@ class Turns:
         `agent_process` says where the agent is: after a crash, the next owner ends it first.
         """
         await self._lease.run_fenced(
-            "mark",
+            "phase",
             {},
             {
                 "turn": self._running.turn,

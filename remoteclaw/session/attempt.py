@@ -27,7 +27,7 @@ class Progress:
         self._phases: set[str] = set()
         self.asked = asyncio.Event()
         """Set once the agent gets the question."""
-        self._marks: set[asyncio.Task[None]] = set()
+        self._notes: set[asyncio.Task[None]] = set()
 
     def restart(self) -> None:
         """Begin from the start: the agent is asked again."""
@@ -48,20 +48,20 @@ class Progress:
         self._phases.add(phase)
         self.asked.set()
         if phase != "spawned":
-            self._marks.add(asyncio.create_task(self._lease.turns.mark(phase, detail)))
+            self._notes.add(asyncio.create_task(self._lease.turns.note_phase(phase, detail)))
         elif detail != self._recorded:
-            await self._lease.turns.mark(phase, detail, agent_process=self._keeper.record())
+            await self._lease.turns.note_phase(phase, detail, agent_process=self._keeper.record())
 
     async def postponed(self, detail: str) -> None:
         """Record that the agent is asked again later: after a crash, as if it had not been."""
         await self.settle()
-        await self._lease.turns.mark("postponed", detail)
+        await self._lease.turns.note_phase("postponed", detail)
         self._recorded = None
 
     async def settle(self) -> None:
         """Wait for what is still being recorded."""
-        marks, self._marks = self._marks, set()
-        await asyncio.gather(*marks)
+        notes, self._notes = self._notes, set()
+        await asyncio.gather(*notes)
 
 
 @dataclass(slots=True)

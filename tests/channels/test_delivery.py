@@ -391,7 +391,7 @@ async def test_a_part_that_was_sent_is_known_before_the_next_one_is_begun(
     process = platform.start_process(proxy.url)
     await say(stack, "Here.", attachments=(file,))
     await eventually(lambda: platform.did("held"))
-    failpoint = proxy.arm("sending", "after")
+    failpoint = proxy.arm("mark_sent", "after")
     platform.tell()
     await failpoint.wait()
     process.kill()
@@ -443,7 +443,7 @@ async def test_a_copy_that_was_frozen_sends_nothing(stack: Stack, platform: Plat
     """It had leave to send when it froze; by the time that it wakes, another copy has sent."""
     claim_ms = 1000
     proxy = await stack.proxied()
-    failpoint = proxy.arm("sending", "after")
+    failpoint = proxy.arm("mark_sent", "after")
     frozen = platform.start_process(proxy.url, token="frozen", claim_ms=claim_ms)
     await eventually(lambda: platform.is_read(stack.fleet))
     await say(stack, "one")
@@ -587,7 +587,7 @@ async def test_a_platform_with_keys_needs_no_mark(
 ) -> None:
     monkeypatch.setattr(budget, "FIRST_S", 0.01)
     proxy = await stack.proxied()
-    marked = proxy.arm("sending", "before")
+    marked = proxy.arm("mark_sent", "before")
     keyed = Keyed()
     fleet = stack.open_at(proxy.url)
     await say(stack, "one")

@@ -241,13 +241,13 @@ CALLS = {
 }
 COMMANDS = {
     **dict.fromkeys(("read", "pairing", "call_send", "append", "advance"), write),
-    **dict.fromkeys(("sending", "receipt", "preview"), answer),
+    **dict.fromkeys(("mark_sent", "receipt", "preview"), answer),
 }
 #: How the first message stands in the chat where its outcome is not known.
 PERHAPS = {
     "send before": (f"{AGAIN}one",),
     "send after": ("one", f"{AGAIN}one"),
-    "sending after": (f"{AGAIN}one",),
+    "mark_sent after": (f"{AGAIN}one",),
     "receipt before": ("one", f"{AGAIN}one"),
 }
 #: The same of a file: whether it says so, each time that it was sent.
@@ -304,7 +304,7 @@ async def test_a_process_at(lab: Lab, command: str, side: Side, what_happens: st
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize("command", ["append", "advance", "sending", "receipt"])
+@pytest.mark.parametrize("command", ["append", "advance", "mark_sent", "receipt"])
 async def test_a_copy_that_freezes_past_its_claim_at(lab: Lab, command: str, side: Side) -> None:
     """Another one takes over. When it wakes, all is done, and it does nothing more."""
     await lab.begin(claim_ms=CLAIM_MS)

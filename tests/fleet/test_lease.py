@@ -37,7 +37,7 @@ async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet
     assert int(new.epoch) > int(old.epoch)
     for write in (
         old.turns.begin([accepted.entry_id]),
-        old.turns.mark("spawned"),
+        old.turns.note_phase("spawned"),
         old.turns.publish(0, {"text": "stale"}),
         old.turns.finish("done", reply=[]),
         old.turns.show({"text": "stale"}),

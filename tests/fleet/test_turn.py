@@ -16,7 +16,7 @@ async def test_an_unfinished_batch_is_begun_again_exactly(fleet: Fleet) -> None:
     other = await accept(fleet, "two")
     lease = await acquire(fleet, accepted)
     await lease.turns.begin([accepted.entry_id])
-    await lease.turns.mark("tool", "Bash")
+    await lease.turns.note_phase("tool", "Bash")
     await let_pass(fleet, 31_000)
 
     lease = await acquire(fleet, accepted)

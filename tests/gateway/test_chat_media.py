@@ -65,7 +65,9 @@ async def test_a_file_that_somebody_sent_to_the_agent(
     (run_dir / "files").mkdir(parents=True)
     (run_dir / "files" / "1-photo.png").write_bytes(png())
     (run_dir / "mcp.json").write_text("secret")
-    await turn.lease.turns.mark("spawned", agent_process={"path": str(run_dir / "s"), "key": "k"})
+    await turn.lease.turns.note_phase(
+        "spawned", agent_process={"path": str(run_dir / "s"), "key": "k"}
+    )
 
     path = str(run_dir / "files" / "1-photo.png")
     await turn.call("message_send_attachment", target="chat-2", file=path)
@@ -81,7 +83,9 @@ async def test_the_files_of_a_directory_that_is_no_agent_s(
 ) -> None:
     (directory / "files").mkdir()
     (directory / "files" / "x").write_text("x")
-    await turn.lease.turns.mark("spawned", agent_process={"path": str(directory / "s"), "key": "k"})
+    await turn.lease.turns.note_phase(
+        "spawned", agent_process={"path": str(directory / "s"), "key": "k"}
+    )
 
     with pytest.raises(CallRefused, match="not in the agent's workspace"):
         await turn.call("message_send_attachment", target="a", file=str(directory / "files" / "x"))

@@ -2,7 +2,7 @@
 
 from tests.mutants import Mutant
 
-FENCED = "begin mark publish finish live remember reset close release renew postpone"
+FENCED = "begin phase publish finish live remember reset close release renew postpone"
 FENCE = "if fence then return fence end"
 
 
@@ -404,13 +404,13 @@ MUTANTS = (
         before="if token and token ~= args.token then",
         after="if false then",
         test="test_a_mark_is_obeyed_from_the_reader_alone",
-        within="sending",
+        within="mark_sent",
     ),
     Mutant(
         "a mark that hides another adapter's",
         before="if noted and noted ~= args.instead_of",
         after="if false and noted ~= args.instead_of",
-        test="test_a_process_at[sending-after-kill]",
+        test="test_a_process_at[mark_sent-after-kill]",
     ),
     Mutant(
         "a reply sent that was dropped",

@@ -328,7 +328,7 @@ async def interrupted(stack: Stack, text: str, phase: str) -> Accepted:
     accepted = await stack.append(text)
     async with dying(stack, accepted) as lease:
         if phase != "accepted":
-            await lease.turns.mark(phase)
+            await lease.turns.note_phase(phase)
     return accepted
 
 

@@ -116,7 +116,7 @@ async def test_a_message_that_joined_a_turn_ends_nothing_in_the_next_attempt(age
     await begun(lease, Accepted(first.session, tick, False))
     (joined,) = await append(agent, "joined")
     assert await lease.turns.join([joined.entry_id])
-    await lease.turns.mark("output")
+    await lease.turns.note_phase("output")
     await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
     await drain(agent, joined)
 

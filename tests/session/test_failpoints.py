@@ -105,7 +105,7 @@ while True:
 """
 
 #: The steps of a first turn, in the order in which they come.
-STEPS = ("acquire", "begin", "mark", "remember", "publish", "finish", "close")
+STEPS = ("acquire", "begin", "phase", "remember", "publish", "finish", "close")
 
 
 class Lab:
@@ -449,7 +449,7 @@ async def test_a_worker_that_postpones_a_turn_at(
 
 
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
-@pytest.mark.parametrize("step", ["begin", "mark", "finish", "close"])
+@pytest.mark.parametrize("step", ["begin", "phase", "finish", "close"])
 async def test_a_worker_with_a_task_of_another_session_at(
     lab: Lab, step: str, side: Side, what_happens: object
 ) -> None:

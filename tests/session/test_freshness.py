@@ -338,7 +338,7 @@ async def test_another_attempt_ends_nothing_more(agent: Stack, phase: str) -> No
         if phase:
             name = f"demo|{agent.home.path}/workspaces/main"
             await lease.remember(name, "of-the-new-conversation")
-            await lease.turns.mark(phase)
+            await lease.turns.note_phase(phase)
 
     await drain(agent, two)
 

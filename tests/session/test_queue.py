@@ -222,7 +222,7 @@ async def test_a_session_may_have_a_mode_of_its_own(agent: Stack) -> None:
 async def crashed(stack: Stack, *batch: Accepted, phase: str) -> None:
     """Leave a session as a worker does that was killed in a turn about some messages."""
     async with dying(stack, *batch) as lease:
-        await lease.turns.mark(phase)
+        await lease.turns.note_phase(phase)
 
 
 async def test_a_collected_batch_is_repeated_exactly(agent: Stack) -> None:
@@ -301,7 +301,7 @@ async def test_what_is_only_mentioned_gets_no_turn_after_a_crash_either(agent: S
     one, two, three = await append(agent, "one", "two", "three")
     for _ in range(2):
         async with dying(agent, one, two, three, left_out=[one.entry_id, two.entry_id]) as lease:
-            await lease.turns.mark("output")
+            await lease.turns.note_phase("output")
 
     await drain(agent, one)
 

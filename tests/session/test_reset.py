@@ -204,7 +204,7 @@ async def crash_in(stack: Stack, accepted: Accepted, *, reset: bool, phase: str 
         if reset:
             await lease.reset(accepted.entry_id, "/new", keep_ms=60_000, keep=10)
         if phase:
-            await lease.turns.mark(phase)
+            await lease.turns.note_phase(phase)
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -230,7 +230,7 @@ async def test_another_attempt_does_not_end_the_conversation_that_the_first_one_
         await lease.reset(command.entry_id, "/new", keep_ms=60_000, keep=10)
         await lease.remember("demo|elsewhere", "of-the-new-conversation")
         await lease.remember(f"demo|{agent.home.path}/workspaces/main", "of-the-new-one-too")
-        await lease.turns.mark("output")
+        await lease.turns.note_phase("output")
 
     await drain(agent, command)
 

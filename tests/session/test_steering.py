@@ -161,7 +161,7 @@ async def test_an_agent_that_dies_of_a_message_fails_it_with_the_turn(agent: Sta
 async def crashed(stack: Stack, first: Accepted, *joined: Accepted, phase: str = "output") -> None:
     """Leave a session as a worker does that was killed in a turn which others had joined."""
     async with dying(stack, first) as lease:
-        await lease.turns.mark(phase)
+        await lease.turns.note_phase(phase)
         assert await lease.turns.join([each.entry_id for each in joined])
 
 
