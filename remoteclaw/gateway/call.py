@@ -12,11 +12,11 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller, RunningTurn
 from remoteclaw.gateway.consoles import Consoles
+from remoteclaw.gateway.host_terminals import HostTerminals
 from remoteclaw.gateway.limits import Transfers
 from remoteclaw.gateway.page.chats import PageChats
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.gateway.rooms import Watcher
-from remoteclaw.gateway.terminals import Terminals
 from remoteclaw.messages import SessionKey, people_of, person
 from remoteclaw.tools.base import Method, Result, Tool
 
@@ -39,7 +39,7 @@ class Subscriber(Watcher, Protocol):
 class GatewayParts:
     """The parts of a running gateway that handlers use."""
 
-    terminals: Terminals
+    terminals: HostTerminals
     """The terminals of this host."""
     consoles: Consoles
     page_chats: PageChats
@@ -116,7 +116,7 @@ class Call:
         return self.gateway_parts
 
     @property
-    def terminals(self) -> Terminals:
+    def terminals(self) -> HostTerminals:
         """The terminals of this host."""
         return self.parts.terminals
 

@@ -20,11 +20,11 @@ from remoteclaw.gateway.call import GatewayParts, Handler, Subscriber
 from remoteclaw.gateway.consoles import Consoles
 from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.feeds import Audience, Feeds
+from remoteclaw.gateway.host_terminals import HostTerminals
 from remoteclaw.gateway.limits import Calls
 from remoteclaw.gateway.meters import Meters
 from remoteclaw.gateway.page.chats import PageChats
 from remoteclaw.gateway.principals import Principal
-from remoteclaw.gateway.terminals import Terminals
 from remoteclaw.gateway.token_file import token_files
 from remoteclaw.host.logs import frames_of
 from remoteclaw.tools.base import Method, Result
@@ -74,7 +74,7 @@ class Gateway:
         self.restart = asyncio.Event()
         self.calls = Calls()
         self.feeds = Feeds(fleet)
-        self.terminals = Terminals(fleet, home, config, self.feeds)
+        self.terminals = HostTerminals(fleet, home, config, self.feeds)
         self.consoles = Consoles(fleet)
         self.page_chats = PageChats(fleet, home, config, self.feeds)
         self.dispatcher = Dispatcher(

@@ -29,8 +29,8 @@ from remoteclaw.session.queue import (
     settling_pause_s,
     typing_pause_s,
 )
-from remoteclaw.session.terminal import TerminalOpening
 from remoteclaw.session.terminal_end import end_left
+from remoteclaw.session.terminal_opening import TerminalOpening
 from remoteclaw.session.turn import TurnRunner
 
 #: How often a lingering drain asks whether its worker is leaving, in seconds.

@@ -34,8 +34,8 @@ from remoteclaw.session.queue import (
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.reset import BY_AGE, Resets
 from remoteclaw.session.steering import Steering
-from remoteclaw.session.terminal import TerminalOpening
 from remoteclaw.session.terminal_end import settle
+from remoteclaw.session.terminal_opening import TerminalOpening
 
 #: How far an attempt has come that has not reached an agent.
 NOT_ASKED = ("", "accepted", "postponed")

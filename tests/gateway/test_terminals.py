@@ -11,6 +11,7 @@ import pytest
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.terminal_state import Held
+from remoteclaw.gateway import host_terminals
 from remoteclaw.holder.terminal_client import ENDED, Output, TerminalClient
 from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.tty.holding import forget_old
@@ -122,7 +123,7 @@ async def test_a_gateway_that_is_killed_is_followed_by_one_that_shows_the_same(
 async def test_a_host_without_screens_keeps_a_terminal_until_its_turn_is_over(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.gateway.terminals._problem", lambda: "There are no screens.")
+    monkeypatch.setattr(host_terminals, "_problem", lambda: "There are no screens.")
     async with held_terminal(stack) as held, opened(stack) as door:
         assert door.gateway is not None
         known, state = door.gateway.terminals._held, keys.state(held.sid)
@@ -347,7 +348,7 @@ async def test_a_transcript_is_told_once_whoever_tells_it(stack: Stack) -> None:
 async def test_of_two_gateways_the_newest_has_it_and_the_other_one_afterwards(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.gateway.terminals.ALONE_S", 0.1)
+    monkeypatch.setattr(host_terminals, "ALONE_S", 0.1)
     token, host = own_token(stack), stack.home.host_id
     async with held_terminal(stack) as held, opened(stack) as first:
         await ready(first, held)

@@ -7,10 +7,10 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.terminals import TerminalEnding
 from remoteclaw.gateway.call import Call
+from remoteclaw.gateway.host_terminals import NOT_OPEN
 from remoteclaw.gateway.methods.console import chat_of
 from remoteclaw.gateway.rooms import terminal_of
 from remoteclaw.gateway.sessions import find
-from remoteclaw.gateway.terminals import NOT_OPEN
 from remoteclaw.host.below import BadSubdir, parts_of
 from remoteclaw.host.load import Overloaded, check_load
 from remoteclaw.messages import SessionKey, TerminalWish

@@ -8,11 +8,11 @@ from remoteclaw.errors import CallRefused, NotFound
 from remoteclaw.fleet.terminal_state import TerminalRecord
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.consoles import CHANNEL
+from remoteclaw.gateway.held_terminal import HeldTerminal
 from remoteclaw.gateway.methods.console import kind_of_chat
 from remoteclaw.gateway.methods.opening import open_terminal
 from remoteclaw.gateway.rooms import Room, terminal_of
 from remoteclaw.gateway.sessions import find
-from remoteclaw.gateway.terminal import HeldTerminal
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.entries import message_between
 from remoteclaw.tools import terminals as contract

@@ -18,9 +18,9 @@ from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable, Termi
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.terminal_state import Held, TerminalRecord
 from remoteclaw.gateway.feeds import Feeds
+from remoteclaw.gateway.held_terminal import HeldTerminal
 from remoteclaw.gateway.resumable import Resumable
 from remoteclaw.gateway.rooms import Room, Watcher
-from remoteclaw.gateway.terminal import HeldTerminal
 from remoteclaw.host.logs import frames_of
 from remoteclaw.tty import left
 from remoteclaw.tty.keyboard import Typist
@@ -42,7 +42,7 @@ ANOTHER = "Another gateway of this host has this terminal now: connect again."
 log = logging.getLogger(__name__)
 
 
-class Terminals:
+class HostTerminals:
     """The terminals that are open on this host."""
 
     def __init__(
