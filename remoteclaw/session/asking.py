@@ -26,7 +26,7 @@ from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY, failed_result, 
 from remoteclaw.session.queue import may_be_postponed
 from remoteclaw.session.record import digest
 from remoteclaw.session.retry import REPEATED, SHORT_MS, again_at_ms, postponement
-from remoteclaw.session.working import keep_noting
+from remoteclaw.session.task_notes import keep_noting
 
 
 class Asking:

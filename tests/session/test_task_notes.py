@@ -9,9 +9,9 @@ from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.fleet import keys
 from remoteclaw.messages import Entry, SessionKey, ToolCall, Work
 from remoteclaw.messages import Turn as AskedTurn
-from remoteclaw.session import working
+from remoteclaw.session import task_notes
 from remoteclaw.session.reply import TurnReply
-from remoteclaw.session.working import MOST_DOING, MOST_SAID, doing_of, keep_noting
+from remoteclaw.session.task_notes import MOST_DOING, MOST_SAID, doing_of, keep_noting
 from tests.support.bridges import script
 from tests.support.leases import begun
 from tests.support.stack import Stack, message
@@ -42,7 +42,7 @@ while True:
 @pytest.fixture
 async def parent(stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Turn:
     """A turn whose agent starts tasks."""
-    monkeypatch.setattr(working, "EVERY_S", 0.01)
+    monkeypatch.setattr(task_notes, "EVERY_S", 0.01)
     command = list(script(directory, AT_WORK.replace("DIRECTORY", str(directory))))
     agent = {"runtime": "demo", "command": command, "env": {"DEPLOY_KEY": SECRET}, "warm_s": 0}
     stack.configure(agent)
