@@ -323,6 +323,7 @@ async def test_opencode_goes_from_a_turn_to_a_terminal_and_back_with_its_memory_
         await tty.submit("SHELL: touch x")
         await tty.becomes("waiting")
         assert walked.watch.waiting_for == "bash: touch x"
+        await tty.see("Allow once")  # what is pasted before is in the composer
         await ignores_pastes(tty)
         await tty.type("\x1b")
         await tty.becomes("idle")
