@@ -131,7 +131,7 @@ def drain(sid: str, *, worker: str = "") -> None:
 
 
 async def _drain(sid: str, worker: str) -> None:
-    # All who watch over leases have to agree on their length: the one of the worker's start.
+    # A lease has the length that was set when its worker started; workers may differ.
     fleet = Fleet.open(
         settings.REDIS_URL,
         lease_s=settings.config.fleet.lease_s,

@@ -116,7 +116,8 @@ class FileSource(Protocol):
 class PlatformAdapter(ChannelAdapter, FileSource, Protocol):
     """One account on one chat platform, both sides. Its calls raise what `ChannelAdapter` says.
 
-    It may be a `LiveAdapter` and an `OperatingAdapter` as well.
+    It may be a `LiveAdapter`, an `OperatingAdapter` and a `PressedAdapter` as well. One that shows
+    the choices of a card by itself says `has_buttons = True`.
     """
 
     async def connect(self) -> Identity:

@@ -46,7 +46,7 @@ METHODS: Mapping[str, Method] = {
         *terminals.METHODS,
     )
 }
-#: The 30 tools by their names, in the order in which people look for them.
+#: The tools by their names, in the order in which people look for them.
 TOOLS: Mapping[str, Tool] = {
     method.tool: method for method in METHODS.values() if isinstance(method, Tool)
 }
