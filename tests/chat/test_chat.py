@@ -332,9 +332,11 @@ async def test_esc_stops_an_answer_and_keys_that_begin_with_one_do_not(
         screen.see_gone(SIGN)
 
 
-async def test_a_narrower_terminal_shows_each_line_once(stack: Stack, directory: Path) -> None:
+def test_a_narrower_terminal_shows_each_line_once(home: Home, directory: Path) -> None:
+    """With what `up` says above it: with less there, lines that stand twice are not seen."""
     command = script(directory, STEERED.replace("DIRECTORY", str(directory)))
-    async with chatting(stack, demo(command)) as (screen, _):
+    with Terminal.running(REMOTECLAW, "up", env=with_agent(home, command)) as screen:
+        screen.see("›")
         screen.type("first\r")
         screen.see("I begin.")
         screen.type("a line that is not sent yet")
