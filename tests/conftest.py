@@ -145,7 +145,7 @@ async def fleet(any_client: Callable[[], Redis]) -> AsyncIterator[Fleet]:
     client = any_client()
     await client.flushall()
     scripts = Scripts(client, edit=shifted)
-    fleet = Fleet.open("unix:///nobody", lease_s=30, scripts=scripts)
+    fleet = Fleet.open("unix:///nobody", scripts=scripts)
     yield fleet
     await fleet.aclose()
 

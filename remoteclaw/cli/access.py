@@ -37,7 +37,7 @@ def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:
 
     async def go() -> Any:
         url, limit = home.redis_url(config), config.redis.memory_limit
-        fleet = Fleet.open(url, lease_s=config.fleet.lease_s, memory_limit=limit)
+        fleet = Fleet.open(url, memory_limit=limit)
         try:
             await check_fitness(fleet.scripts.client, url)
             return await run(fleet)

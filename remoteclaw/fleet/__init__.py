@@ -74,10 +74,11 @@ class Fleet:
 
     @classmethod
     def open(
-        cls, url: str, *, lease_s: float, memory_limit: int = 0, scripts: Scripts | None = None
+        cls, url: str, *, lease_s: float = 30, memory_limit: int = 0, scripts: Scripts | None = None
     ) -> Self:
         """Return a fleet on the Redis at `url`; nothing is sent before the first call.
 
+        `lease_s` is how long the leases last that it acquires, as workers alone do;
         `memory_limit` is the most that Redis is to keep, in bytes, if its own limit isn't lower.
         """
         scripts = scripts or Scripts(open_redis(url), memory_limit=memory_limit)

@@ -86,7 +86,7 @@ async def _serve(
 ) -> bool:
     """Answer what comes to sockets; return whether a restart ended it. They stay open."""
     url = home.redis_url(config)
-    fleet = Fleet.open(url, lease_s=config.fleet.lease_s, memory_limit=config.redis.memory_limit)
+    fleet = Fleet.open(url, memory_limit=config.redis.memory_limit)
     try:
         await check_fitness(fleet.scripts.client, url)
         current = CurrentConfig(home, config)

@@ -124,7 +124,7 @@ def _not_running(home: Home, config: Config) -> Iterator[Finding]:
 
 async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator[Finding]:
     url = home.redis_url(config)
-    fleet = Fleet.open(url, lease_s=config.fleet.lease_s, memory_limit=config.redis.memory_limit)
+    fleet = Fleet.open(url, memory_limit=config.redis.memory_limit)
     try:
         await check_fitness(fleet.scripts.client, url)
         memory = await fleet.scripts.memory()

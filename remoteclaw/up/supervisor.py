@@ -104,11 +104,7 @@ class Supervisor:
     def __init__(self, home: Home, config: Config) -> None:
         self._home = home
         self._config = config
-        self.fleet = Fleet.open(
-            home.redis_url(config),
-            lease_s=config.fleet.lease_s,
-            memory_limit=config.redis.memory_limit,
-        )
+        self.fleet = Fleet.open(home.redis_url(config), memory_limit=config.redis.memory_limit)
         self._forks = ForkServer(*LOADED, log=home.logs / "workers.log")
         self._workers: dict[int, Forked] = {}
         self._gateway: asyncio.subprocess.Process | None = None

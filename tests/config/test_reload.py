@@ -137,7 +137,7 @@ async def test_a_broken_file_changes_nothing_and_is_said_once(
 
 
 async def test_what_is_read_once_stays_as_it_was(stack: Stack) -> None:
-    """All who watch over leases have to agree on their length until all are started anew."""
+    """A worker's Redis, and how long its leases last, are those of its start."""
     await stack.start_worker()
     text = stack.home.config_file.read_text()
     url = f"unix://{stack.home.path / 'nowhere.sock'}"

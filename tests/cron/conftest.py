@@ -18,7 +18,7 @@ async def pair(any_server: Server, directory: Path) -> AsyncIterator[tuple[Fleet
     proxy = Proxy(any_server.socket, directory / "proxy")
     await proxy.start()
     fleets = [
-        Fleet.open("unix:///nobody", lease_s=30, scripts=Scripts(open_redis(url)))
+        Fleet.open("unix:///nobody", scripts=Scripts(open_redis(url)))
         for url in (proxy.url, any_server.url)
     ]
     await fleets[1].scripts.client.flushall()
@@ -34,7 +34,6 @@ async def four(any_server: Server) -> AsyncIterator[list[Fleet]]:
     fleets = [
         Fleet.open(
             "unix:///nobody",
-            lease_s=30,
             scripts=Scripts(open_redis(any_server.url), edit=shifted),
         )
         for _ in range(4)

@@ -287,7 +287,7 @@ async def test_a_job_that_makes_no_sense_any_more_stops_no_other(fleet: Fleet) -
 
 async def test_a_full_server_fires_nothing_until_there_is_room(directory: Path) -> None:
     with running_server(installed_servers()[0], directory, "--maxmemory", "20mb") as server:
-        fleet = Fleet.open(server.url, lease_s=30)
+        fleet = Fleet.open(server.url)
         client = fleet.scripts.client
         now_ms = await fleet.scripts.now_ms()
         await add(fleet, Schedule(every_s=3600), next_ms=now_ms)

@@ -101,7 +101,7 @@ async def test_a_full_server_refuses_what_is_new_and_finishes_what_is_not(
     program: ServerProgram, directory: Path
 ) -> None:
     with running_server(program, directory, "--maxmemory", "20mb") as server:
-        fleet = Fleet.open(server.url, lease_s=30)
+        fleet = Fleet.open(server.url)
         client = fleet.scripts.client
         accepted = await fleet.inbound.append(message("hello"), agent="main")
         for number in itertools.count():
@@ -132,7 +132,7 @@ async def test_a_disk_that_takes_nothing_is_named_and_passes(
 ) -> None:
     monkeypatch.setattr("remoteclaw.fleet.inbound.APPEND_S", 0.5)
     with running_server(program, directory, "--appendfsync", "everysec") as server:
-        fleet = Fleet.open(server.url, lease_s=30)
+        fleet = Fleet.open(server.url)
         client = fleet.scripts.client
         with server.no_space():
             with contextlib.suppress(redis.ResponseError):
@@ -175,7 +175,7 @@ async def test_memory_that_is_full_at_the_start_is_named_to_those_that_need_some
     program: ServerProgram, directory: Path
 ) -> None:
     with running_server(program, directory) as server:
-        fleet = Fleet.open(server.url, lease_s=30)
+        fleet = Fleet.open(server.url)
         client = fleet.scripts.client
         await client.config_set("maxmemory", 1)
 
@@ -200,7 +200,7 @@ async def test_the_lowest_limit_of_its_memory_counts(
     directory: Path, own: int, configured: int, limit: int
 ) -> None:
     with running_server(PROGRAM, directory, "--maxmemory", f"{own}mb") as server:
-        fleet = Fleet.open(server.url, lease_s=30, memory_limit=configured * 1024 * 1024)
+        fleet = Fleet.open(server.url, memory_limit=configured * 1024 * 1024)
         for number in range(28):
             await fleet.scripts.client.set(f"ballast-{number}", b"x" * 1024 * 1024)
 
@@ -217,7 +217,7 @@ async def test_the_lowest_limit_of_its_memory_counts(
 
 async def test_a_server_without_a_limit_is_bounded_by_its_machine(directory: Path) -> None:
     with running_server(PROGRAM, directory, "--maxmemory", "0") as server:
-        fleet = Fleet.open(server.url, lease_s=30)
+        fleet = Fleet.open(server.url)
 
         memory = await fleet.scripts.memory()
 

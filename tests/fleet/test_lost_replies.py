@@ -35,7 +35,7 @@ SESSION = SessionKey.of(message("hello"), agent="main")
 async def lossy(any_server: Server, directory: Path) -> AsyncIterator[tuple[Fleet, Proxy]]:
     proxy = Proxy(any_server.socket, directory / "proxy")
     await proxy.start()
-    fleet = Fleet.open(proxy.url, lease_s=30)
+    fleet = Fleet.open(proxy.url)
     await fleet.scripts.client.flushall()
     yield fleet, proxy
     await fleet.aclose()

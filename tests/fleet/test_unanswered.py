@@ -22,7 +22,7 @@ async def fleet(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     """A fleet that gives up soon, with a connection, on a server that knows the scripts."""
     monkeypatch.setattr("remoteclaw.fleet.connection.COMMAND_S", 0.1)
     monkeypatch.setattr("remoteclaw.fleet.inbound.APPEND_S", 0.2)
-    fleet = Fleet.open(server.url, lease_s=30)
+    fleet = Fleet.open(server.url)
     await fleet.inbound.append(message("before"), agent="main")
     await fleet.scripts.client.flushall()
     yield fleet

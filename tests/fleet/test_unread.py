@@ -188,7 +188,7 @@ async def test_all_that_is_on_a_stream_is_found_readable_or_not(fleet: Fleet) ->
 @pytest.mark.parametrize("program", installed_servers(), ids=lambda program: program.name)
 async def test_a_full_server_drops_them_as_well(program: ServerProgram, directory: Path) -> None:
     with running_server(program, directory) as server:
-        fleet = Fleet.open(server.url, lease_s=30)
+        fleet = Fleet.open(server.url)
         entry = await answered(fleet, "one")
         await fleet.scripts.client.config_set("maxmemory", 1)
 

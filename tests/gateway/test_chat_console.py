@@ -30,7 +30,7 @@ def env(home: Home) -> dict[str, str]:
 
 async def send(home: Home, target: str, message: str, **params: Any) -> dict[str, Any]:
     """Send something as an operator does."""
-    fleet = Fleet.open(home.redis_url(Config()), lease_s=30)
+    fleet = Fleet.open(home.redis_url(Config()))
     door = gateway(fleet, home, HANDLERS)
 
     async def is_there() -> bool:

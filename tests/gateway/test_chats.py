@@ -32,7 +32,7 @@ async def proxy(stack: Stack) -> Proxy:
 
 @contextlib.asynccontextmanager
 async def behind(proxy: Proxy) -> AsyncIterator[Fleet]:
-    fleet = Fleet.open(proxy.url, lease_s=30)
+    fleet = Fleet.open(proxy.url)
     try:
         yield fleet
     finally:

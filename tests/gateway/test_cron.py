@@ -80,7 +80,7 @@ async def later(stack: Stack, seconds: float) -> AsyncIterator[Fleet]:
     """Have a fleet whose clock is ahead."""
     scripts = Scripts(open_redis(stack.redis.url), edit=shifted)
     await scripts.client.set("test:shift", int(seconds * 1000))
-    fleet = Fleet.open("unix:///nobody", lease_s=30, scripts=scripts)
+    fleet = Fleet.open("unix:///nobody", scripts=scripts)
     try:
         yield fleet
     finally:

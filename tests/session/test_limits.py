@@ -127,7 +127,7 @@ async def chat(stack: Stack, directory: Path) -> AsyncIterator[Chat]:
     stack.configure({"runtime": "demo", "command": list(script(directory, AGENT))})
     await stack.fleet.aclose()
     scripts = Scripts(open_redis(stack.redis.url), edit=shifted)
-    stack.fleet = Fleet.open(stack.redis.url, lease_s=30, scripts=scripts)
+    stack.fleet = Fleet.open(stack.redis.url, scripts=scripts)
     yield Chat(stack)
 
 

@@ -467,7 +467,7 @@ async def main(
     url: str, directory: str, provider: str, account: str, token: str, claim_ms: str
 ) -> None:
     """Deliver until killed."""
-    fleet = Fleet.open(url, lease_s=30)
+    fleet = Fleet.open(url)
     reader = fleet.replies.reader(provider, account, token=token or None, claim_ms=int(claim_ms))
     await relay(reader, PlatformAdapter(Path(directory)))
 

@@ -21,7 +21,7 @@ from tests.support.stack import message
 
 @pytest.fixture
 async def fleet(home: Home) -> Fleet:
-    return Fleet.open(f"unix://{home.redis_socket}", lease_s=30)
+    return Fleet.open(f"unix://{home.redis_socket}")
 
 
 async def test_it_is_fit_and_reachable_by_its_user_alone(home: Home, fleet: Fleet) -> None:

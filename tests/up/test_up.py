@@ -114,7 +114,7 @@ async def newest_outcome(home: Home) -> Outcome:
     """Return the outcome of the message that was taken in last, from the data that `up` left."""
     server = EmbeddedRedis(home)
     await server.start()
-    fleet = Fleet.open(home.redis_url(Config()), lease_s=30)
+    fleet = Fleet.open(home.redis_url(Config()))
     (view,) = await fleet.sessions.list(limit=1)
     assert view.last_entry
     outcome = await fleet.outcomes.read(view.sid, view.last_entry)
@@ -278,7 +278,7 @@ async def test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is
 ) -> None:
     server = EmbeddedRedis(home)
     await server.start()
-    fleet = Fleet.open(home.redis_url(Config()), lease_s=30)
+    fleet = Fleet.open(home.redis_url(Config()))
     accepted = await fleet.inbound.append(message("hello"), agent="main")
     await fleet.scripts.client.set("ballast", b"x" * 30_000_000)
     await server.stop()

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from remoteclaw.config.model.section import AT_START, MOST, Section
+from remoteclaw.config.model.section import MOST, WITH_WORKERS, Section
 from remoteclaw.config.rights import BY_PEOPLE, by_people
 
 WITH_UP = by_people(restart="`remoteclaw up`")
@@ -13,7 +13,7 @@ WITH_UP = by_people(restart="`remoteclaw up`")
 class FleetConfig(Section):
     """Workers, leases and agent processes."""
 
-    lease_s: Annotated[float, AT_START] = Field(default=30, ge=1, le=600)
+    lease_s: Annotated[float, WITH_WORKERS] = Field(default=30, ge=1, le=600)
     """Seconds for which a worker holds a session without a sign of life; then another one may
     take it over. It gives up a turn itself after 0.8 of them without Redis."""
     workers: Annotated[int, WITH_UP] = Field(default=4, ge=1, le=64)

@@ -2,10 +2,7 @@
 
 from typing import Annotated
 
-from remoteclaw.config.model.section import Section
-from remoteclaw.config.rights import by_people
-
-WITH_WORKERS = by_people(restart="the workers")
+from remoteclaw.config.model.section import WITH_WORKERS, Section
 
 
 class HooksConfig(Section):
