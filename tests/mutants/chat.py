@@ -16,12 +16,6 @@ MUTANTS = (
         test="test_what_comes_late_of_a_turn_that_is_over_is_not_shown",
     ),
     Mutant(
-        "seconds that stand still",
-        before="self._editor.redraw()\nif not",
-        after="if not",
-        test="test_a_running_tool_is_shown_with_its_seconds",
-    ),
-    Mutant(
         "a message without a sign that it is waited for",
         before="self._screen.indicator.waits(name)",
         after="pass",
