@@ -86,6 +86,12 @@ class Script:
         """Return the names of all scripts."""
         return sorted(path.stem for path in _DIRECTORY.glob("[!_]*.lua"))
 
+    @classmethod
+    def load_all(cls) -> None:
+        """Read them all now: an upgrade beneath a running process changes none of its scripts."""
+        for name in cls.names():
+            cls.named(name)
+
     def pack(
         self, keys: Keys, args: Arguments
     ) -> tuple[list[str], list[str | bytes | int | float]]:
