@@ -102,7 +102,7 @@ def bad(secret: Path) -> dict[str, str]:
         "expired": signed(secret, iat=now - 100, exp=now - 11),
         "from the future": signed(secret, iat=now + 60, exp=now + 120),
         "not yet": signed(secret, nbf=now + 60),
-        "too long": signed(secret, exp=now + 86_401),
+        "too long": signed(secret, iat=now, exp=now + 86_401),
         "ends before it begins": signed(secret, iat=now + 5, exp=now + 5),
         "no exp": signed(secret, exp=...),
         "no iat": signed(secret, iat=...),

@@ -431,6 +431,8 @@ class _Journal:
             with self._file.open("rb") as file:
                 file.seek(self._size)
                 lines = file.read().splitlines(keepends=True)
+            if lines and not lines[-1].endswith(b"\n"):
+                del lines[-1]  # it is being written
             self._events += map(orjson.loads, lines)
             self._size += sum(map(len, lines))
         return list(self._events)
