@@ -104,7 +104,10 @@ class Tokens:
         await self._scripts.call(client.zadd, keys.JWT_USERS, {user: now + JWT_LEEWAY_MS})
 
     async def is_jwt_revoked(self, jti: str | None, *, user: str, issued_ms: int) -> bool:
-        """Whether the JSON Web Tokens with an id, or a user's of that time, are valid no more."""
+        """Return whether a JSON Web Token is revoked, by its id or with all of its user, KEY/SUB.
+
+        `issued_ms` is its `iat`, in milliseconds since 1970.
+        """
         client = self._scripts.client
         if jti and await self._scripts.call(client.zscore, keys.JWT_GONE, jti) is not None:
             return True

@@ -65,7 +65,7 @@ class TerminalAsks:
         return is_allowed or bool(self._open)
 
     async def _ask(self, name: str, event: PermissionEvent) -> str:
-        """Ask people; return what became of it, as `TurnAsks.ask()` does, or "nobody"."""
+        """Ask people; return what `TurnAsks.ask()` does, or "nobody" where no one may be asked."""
         config, session, place = self._config(), self._held.session, self._held.place
         if not can_be_asked(config, session):
             return "nobody"

@@ -97,8 +97,8 @@ class Copies:
     """The items of several conversations of one terminal: a fork begins with a copy of another."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str, str, int], str] = {}
-        """In which conversation each was first."""
+        self._seen: dict[int, str] = {}
+        """In which conversation each was first, by a hash: their texts may be long."""
 
     def left_out(self, items: Iterable[TranscriptItem], *, of: str) -> list[TranscriptItem]:
         """Return the items of a conversation but for those that another one had before."""
@@ -106,7 +106,7 @@ class Copies:
             item
             for item in items
             if not item.at_ms
-            or self._seen.setdefault((item.kind, item.name, item.text, item.at_ms), of) == of
+            or self._seen.setdefault(hash((item.kind, item.name, item.text, item.at_ms)), of) == of
         ]
 
 
