@@ -5,8 +5,8 @@ from tests.mutants import Mutant
 MUTANTS = (
     Mutant(
         "a fork's copies that are told once more",
-        before="item.at_ms), of) == of",
-        after="item.at_ms), of) is not None",
+        before="item.at_ms)), of) == of",
+        after="item.at_ms)), of) is not None",
         test="test_what_a_fork_has_copied_is_as_old_as_it_was",
     ),
     Mutant(

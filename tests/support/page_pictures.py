@@ -149,6 +149,7 @@ async def page_pictures(browser: Browser, home: Home, directory: Path) -> dict[s
         page = await phone.new_page()
         await page.goto(link.partition("#")[0])
         await expect(page.get_by_role("button", name="Deny")).to_be_visible()
+        await expect(page.get_by_text("all 31 tests pass")).to_be_visible()
         pictures["page-request"] = await _taken(page, work)
         await wide.close()
         await phone.close()
