@@ -20,7 +20,6 @@ from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import open_redis
 from remoteclaw.fleet.fitness import check_fitness
-from remoteclaw.fleet.lua import Script
 from remoteclaw.fleet.workers import PEOPLE_ONLY, announce
 from remoteclaw.host.logs import logging_config
 from remoteclaw.session import drain as _preloaded  # noqa: F401 - so that work-horses find it loaded
@@ -96,8 +95,6 @@ DICT_CONFIG = logging_config()
 
 if _is_worker():
     announce(REDIS_URL, QUEUES)
-
-Script.load_all()
 
 # What is loaded by now stays for the worker's life: out of the collector's sight, its pages stay
 # shared with every work-horse.

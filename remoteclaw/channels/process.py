@@ -33,7 +33,6 @@ from remoteclaw.errors import (
     RemoteClawError,
 )
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.lua import Script
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import SessionKey
@@ -81,7 +80,6 @@ class Channels:
 
     async def run(self) -> None:
         """Run them until cancelled; one whose settings change begins again."""
-        Script.load_all()
         running: dict[Key, tuple[AccountConfig, asyncio.Task[None]]] = {}
         async with asyncio.TaskGroup() as tasks:
             while True:

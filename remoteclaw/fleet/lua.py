@@ -20,7 +20,12 @@ Argument = str | bytes | int | float | None
 Arguments = Mapping[str, Argument | Sequence[Argument]]
 Keys = Mapping[str, str | Sequence[str] | None]
 
-_DIRECTORY = Path(__file__).parent / "scripts"
+#: All files, by name. A process reads them when it starts: an upgrade beneath it changes none of
+#: its scripts.
+_SOURCES = {
+    path.stem: path.read_text(encoding="utf-8")
+    for path in (Path(__file__).parent / "scripts").glob("*.lua")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +79,17 @@ class Script:
     @functools.cache
     def named(cls, name: str) -> Self:
         """Return the script in `scripts/NAME.lua`."""
-        body = _read(name)
+        body = _SOURCES[name]
         uses = re.search(r"^-- uses: (.*)$", body, re.MULTILINE)
         parts = ["_prelude", *(f"_{part}" for part in (uses[1].split(", ") if uses else ()))]
         names, values = _Names.parse(body, "keys"), _Names.parse(body, "args")
-        source = "".join([*map(_read, parts), _unpacking(names, values), body])
+        source = "".join([*map(_SOURCES.__getitem__, parts), _unpacking(names, values), body])
         return cls(name, names, values, source)
 
     @classmethod
     def names(cls) -> list[str]:
         """Return the names of all scripts."""
-        return sorted(path.stem for path in _DIRECTORY.glob("[!_]*.lua"))
-
-    @classmethod
-    def load_all(cls) -> None:
-        """Read them all now: an upgrade beneath a running process changes none of its scripts."""
-        for name in cls.names():
-            cls.named(name)
+        return sorted(name for name in _SOURCES if not name.startswith("_"))
 
     def pack(
         self, keys: Keys, args: Arguments
@@ -125,10 +124,6 @@ def _unpacking(keys: _Names, args: _Names) -> str:
         first = len(args.fixed) + len(counts) + 1
         lines.append(f"args.{name} = lists(ARGV, {first}, {{ARGV[{first}]}})\n")
     return "".join(lines)
-
-
-def _read(name: str) -> str:
-    return (_DIRECTORY / f"{name}.lua").read_text(encoding="utf-8")
 
 
 def _value(value: object) -> str | bytes | int | float:

@@ -16,7 +16,6 @@ from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.fitness import check_fitness
-from remoteclaw.fleet.lua import Script
 from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.gateway.doors.http import create_app
 from remoteclaw.gateway.gateway import FINISH_S, Gateway
@@ -63,7 +62,6 @@ async def serve(
     for file in token_files(home.path):
         file.create()
     check_keys(config.gateway)
-    Script.load_all()
     sockets = sockets or (listen(config.gateway), listen_privately(home))
     private = path_of(sockets[1], home)
     restarts = False

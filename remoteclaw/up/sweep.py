@@ -12,7 +12,6 @@ from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.lua import Script
 from remoteclaw.holder.runs import remove_dead_runs
 from remoteclaw.host.process import end_strays, is_alive
 from remoteclaw.tty.holding import Holding, end_unheld, forget_old
@@ -27,7 +26,6 @@ log = logging.getLogger(__name__)
 
 def sweeping(fleet: Fleet, home: Home, config: Config) -> list[Coroutine[Any, Any, None]]:
     """Return what sweeps until it is cancelled; any number may run. `config` is as at the start."""
-    Script.load_all()
     scheduler = Scheduler(fleet.scripts, fleet.waker)
     return [fleet.sweeper.run(), scheduler.run(), _sweep_host(fleet, home, config)]
 

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "scripts of a newer version under a process that runs",
+        before="body = _SOURCES[name]",
+        after='body = (Path(__file__).parent / "scripts" / f"{name}.lua").read_text()',
+        test="test_an_upgrade_beneath_a_process_changes_none_of_its_scripts",
+    ),
+    Mutant(
         "a lost user's signed tokens that stay valid",
         before="return until_ms is not None and issued_ms <= until_ms",
         after="return False",

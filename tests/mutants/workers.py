@@ -4,12 +4,6 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
-        "scripts of a newer version under a worker that runs",
-        before="Script.load_all()",
-        after="pass",
-        test="test_an_upgrade_beneath_a_worker_changes_none_of_its_scripts",
-    ),
-    Mutant(
         "a work-horse that outlives its worker",
         before="die_with_parent(settings.WORKER_PID)",
         after="pass",

@@ -1,10 +1,8 @@
 """Whoever can write to Redis can put anything on the queue: workers run hints and nothing else."""
 
-import asyncio
 import json
 import os
 import pickle
-import sys
 import uuid
 import zlib
 from pathlib import Path
@@ -17,25 +15,12 @@ from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.webhook import Webhook
 
-from remoteclaw.fleet.lua import Script
-from tests.support.agents import ROOT
 from tests.support.bridges import script
 from tests.support.command import RQ, run_program
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
 SID = "0" * 32
-
-#: A worker has been started; then its installation is replaced.
-UPGRADED = """
-import sys
-from pathlib import Path
-import workers.settings
-from remoteclaw.fleet import lua
-lua._DIRECTORY = Path("/nowhere")
-for name in sys.argv[1:]:
-    lua.Script.named(name)
-"""
 
 
 class Forger:
@@ -237,17 +222,3 @@ async def test_a_worker_without_redis_says_so_in_a_line(stack: Stack) -> None:
     assert code == 1
     assert why.startswith("The Redis at redis://127.0.0.1:1 can't be reached")
     assert "\n" not in why
-
-
-async def test_an_upgrade_beneath_a_worker_changes_none_of_its_scripts(stack: Stack) -> None:
-    stack.configure()
-
-    done = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", UPGRADED, *Script.names()),
-        env=stack.env(),
-        cwd=ROOT,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    _, errors = await done.communicate()
-
-    assert done.returncode == 0, errors
