@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -21,7 +22,6 @@ from remoteclaw.fleet.asides import AsideEnd, Asides
 from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.fleet.turn import RecordAppend
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import (
     AsideVerdict,
@@ -37,7 +37,7 @@ from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import Newcomer, asks_beside, newcomer
-from remoteclaw.session.record import lines_of_aside
+from remoteclaw.session.record import added, lines_of_aside
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.steering import Steering
 from remoteclaw.tasks.branches import move_to_branch
@@ -234,11 +234,12 @@ class Beside:
             aside = Aside("later")
         is_whole = verdict == "answered"
         said = aside.payloads
+        lines = partial(lines_of_aside, entry, said, at_ms=now_ms())
         what = AsideEnd(
             payloads=self._on_stream(entry, aside, is_whole=is_whole) if verdict != "later" else (),
             reply=[in_outcome(payload) for payload in said] if is_whole else None,
             note=_note(entry, aside) if is_whole or said else None,
-            record=self._record(entry, aside) if is_whole else None,
+            record=added(self._config.record, lines) if is_whole else None,
         )
         obeyed = await self._asides.end(self._turn.id, entry.id, verdict, what)
         if obeyed == "work" and self._steering:
@@ -298,14 +299,6 @@ class Beside:
         if is_whole and payloads:
             payloads[-1] |= {"entries": [entry.id], "status": "done"}
         return payloads
-
-    def _record(self, entry: Entry, aside: Aside) -> RecordAppend | None:
-        settings = self._config.record
-        if not settings.keep_days:
-            return None
-        most_bytes = settings.max_kb * 1024
-        lines = lines_of_aside(entry, aside.payloads, at_ms=now_ms(), most_bytes=most_bytes // 2)
-        return RecordAppend(lines, most_bytes, settings.keep_ms)
 
 
 def _end(task: "asyncio.Task[None]") -> None:

@@ -1,7 +1,7 @@
 """The end of an attempt: its outcome, its last messages and its entries, in one step."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import RecordConfig
@@ -9,7 +9,7 @@ from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Finished, RecordAppend
 from remoteclaw.fleet.usage import Usage
-from remoteclaw.messages import AgentDeliveryResult, Entry
+from remoteclaw.messages import AgentDeliveryResult
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.moved import answered_by, moved_end, with_end
@@ -25,7 +25,7 @@ from remoteclaw.session.notices import (
     with_notice,
 )
 from remoteclaw.session.queue import BatchStep
-from remoteclaw.session.record import lines_of
+from remoteclaw.session.record import added, lines_of
 from remoteclaw.tasks.entries import in_outcome, result_of
 
 #: How much of a CLI's own words an outcome keeps for operators, in characters.
@@ -96,6 +96,9 @@ async def finish(
     said = [*reply.said, *result.payloads]
     usage = Usage.of(result.run) if ending.was_asked else None
     answers = answered_by(turn)
+    lines = partial(
+        lines_of, turn, joined, result, at_ms=now_ms(), said=reply.said, plan=reply.plan
+    )
     finished = await lease.turns.finish(
         status,
         reply=[in_outcome(payload) for payload in said],
@@ -108,9 +111,7 @@ async def finish(
         taken_up=result.steered,
         answered=result.answered,
         blobs=[file.blob for entry in entries for file in entry.message.attachments],
-        record=_record_of(settings, attempt, joined, result)
-        if ending.is_recorded
-        else ending.record,
+        record=added(settings, lines) if ending.is_recorded else ending.record,
         moved=moved_end(turn, status, said),
         task_result=await result_of(lease, turn, status, said, result.tool_calls),
         is_about_person=ending.was_asked and any(entry.origin == "chat" for entry in entries),
@@ -121,21 +122,3 @@ async def finish(
     await attempt.progress.settle()
     keeper.finished(turn.id)
     return finished
-
-
-def _record_of(
-    settings: RecordConfig, attempt: Attempt, joined: Sequence[Entry], result: AgentDeliveryResult
-) -> RecordAppend:
-    if not settings.keep_days:
-        return RecordAppend(b"", 0, 0)
-    most_bytes = settings.max_kb * 1024
-    lines = lines_of(
-        attempt.turn,
-        joined,
-        result,
-        at_ms=now_ms(),
-        most_bytes=most_bytes // 2,
-        said=attempt.reply.said,
-        plan=attempt.reply.plan,
-    )
-    return RecordAppend(lines, most_bytes, settings.keep_ms)

@@ -16,14 +16,16 @@ It is lines of JSON, oldest first, each with `at` (milliseconds since 1970) and 
 What a turn adds besides the messages of people has its id as `turn`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import orjson
 
 from remoteclaw.clock import local_time
+from remoteclaw.config.model import RecordConfig
 from remoteclaw.events import PlanStep
+from remoteclaw.fleet.turn import RecordAppend
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, ToolCall, Turn
 from remoteclaw.protocols import TranscriptItem
@@ -76,14 +78,7 @@ def lines_of(
         about = {"category": str(result.error_category), "text": words}
         lines.append({**of_turn, "role": "error", **about})
     lines += [{**of_turn, "role": "notice", "text": words} for words in ours]
-    kept: list[bytes] = []
-    for line in reversed(lines):
-        encoded = orjson.dumps(line) + b"\n"
-        most_bytes -= len(encoded)
-        if most_bytes < 0:
-            break
-        kept.append(encoded)
-    return b"".join(reversed(kept))
+    return _end_of(reversed(lines), most_bytes)
 
 
 def lines_of_aside(
@@ -103,8 +98,8 @@ def lines_of_terminal(
 ) -> bytes:
     """Return what was said in a terminal that `by` has opened, as lines; the last `most_bytes`."""
     most = min(MOST_TEXT, most_bytes // 16)
-    kept: list[bytes] = []
-    for item in reversed(items):
+
+    def line_of(item: TranscriptItem) -> dict[str, Any]:
         line: dict[str, Any] = {"at": item.at_ms, "turn": turn, "role": item.kind}
         match item.kind:
             case "user":
@@ -114,11 +109,28 @@ def lines_of_terminal(
                 line |= {"is_error": False, "since_ms": item.at_ms, "seconds": 0, "id": item.id}
             case _:
                 line["text"] = _shortened(item.text, most)
-        kept.append(orjson.dumps(line) + b"\n")
-        most_bytes -= len(kept[-1])
+        return line
+
+    return _end_of(map(line_of, reversed(items)), most_bytes)
+
+
+def added(settings: RecordConfig, lines: Callable[..., bytes]) -> RecordAppend:
+    """Return what one of these functions adds to a record; where none is kept, it is removed."""
+    if not settings.keep_days:
+        return RecordAppend(b"", 0, 0)
+    most_bytes = settings.max_kb * 1024
+    return RecordAppend(lines(most_bytes=most_bytes // 2), most_bytes, settings.keep_ms)
+
+
+def _end_of(newest_first: Iterable[dict[str, Any]], most_bytes: int) -> bytes:
+    """Return the last lines that are no more than `most_bytes`, oldest first."""
+    kept: list[bytes] = []
+    for line in newest_first:
+        encoded = orjson.dumps(line) + b"\n"
+        most_bytes -= len(encoded)
         if most_bytes < 0:
-            kept.pop()
             break
+        kept.append(encoded)
     return b"".join(reversed(kept))
 
 

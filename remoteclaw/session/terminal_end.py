@@ -6,6 +6,7 @@ import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from remoteclaw.holder.terminal_client import end_terminal
 from remoteclaw.host.process import end_orphans
 from remoteclaw.protocols import Transcript, TranscriptItem
 from remoteclaw.runtimes import create_cli_runtime
-from remoteclaw.session.record import lines_of_terminal
+from remoteclaw.session.record import added, lines_of_terminal
 from remoteclaw.tty import handover
 from remoteclaw.tty.placed import transcript_of, watch_of
 from remoteclaw.tty.tale import Copies, TranscriptTale, is_of_now
@@ -92,13 +93,14 @@ async def settle(
     left = await found(terminals, lease, place)
     state, reason = _state_of(ended, is_here=is_here, host=place.host)
     reason = reason or left.stray
+    lines = partial(lines_of_terminal, left.items, turn=place.turn, by=place.by)
     settled = SettledTerminal(
         state=state,
         reason=reason,
         exit=ended["status"] if ended else None,
         conversation=left.conversation,
         resumable=left.transcript is not None,
-        record=_record_of(left.items, place, settings),
+        record=added(settings, lines) if left.items else None,
     )
     await terminals.change(
         lease.sid,
@@ -157,16 +159,6 @@ async def _said(
             of_now = [each for each in found if is_of_now(each, place)]
             items += copies.left_out(of_now, of=conversation)
     return items
-
-
-def _record_of(
-    items: Sequence[TranscriptItem], place: TerminalPlace, settings: RecordConfig
-) -> RecordAppend | None:
-    if not settings.keep_days or not items:
-        return None
-    most_bytes = settings.max_kb * 1024
-    lines = lines_of_terminal(items, turn=place.turn, by=place.by, most_bytes=most_bytes // 2)
-    return RecordAppend(lines, most_bytes, settings.keep_ms)
 
 
 async def _conversation_of(

@@ -180,7 +180,7 @@ MUTANTS = (
     ),
     Mutant(
         "an answer beside a turn that is not recorded",
-        before="record=self._record(entry, aside) if is_whole else None",
+        before="record=added(self._config.record, lines) if is_whole else None",
         after="record=None",
         test="test_the_next_turn_knows_what_was_said_beside_once",
     ),
