@@ -9,10 +9,9 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.moves import MovedEnd, Moves
 from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, SessionKey, Turn
 from remoteclaw.session.attempt import Attempt
+from remoteclaw.tasks.branches import shortened
 
 ENDED_ABOVE = "(Our conversation has ended since you asked this.)"
-#: The part of a message and of its answer that the conversation is told, in characters.
-MOST_TOLD = 4000
 
 
 def moved_entry(turn: Turn) -> Entry | None:
@@ -59,12 +58,8 @@ def moved_end(turn: Turn, status: str, payloads: Sequence[ReplyPayload]) -> Move
     told = {
         "at": entry.at_ms,
         "from": entry.message.user_name or entry.message.from_,
-        "said": _shortened(entry.message.text),
-        "you": _shortened(text),
+        "said": shortened(entry.message.text),
+        "you": shortened(text),
     }
     said = orjson.dumps(told) if text and status not in ("stopped", "dead") else None
     return MovedEnd(SessionKey.parse(entry.moved.of), entry.moved.entry, said)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]} …"

@@ -42,7 +42,7 @@ def conversation_now(entries: Sequence[Entry]) -> tuple[Said, ...]:
         Said(
             name=entry.message.user_name or entry.message.from_,
             id=entry.message.from_ if entry.origin == "chat" else None,
-            text=_shortened(entry.message.text),
+            text=shortened(entry.message.text),
         )
         for entry in entries[-MOST_MESSAGES:]
     )
@@ -78,5 +78,6 @@ async def move_to_branch(
     return status
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """Return what a conversation and its branch tell each other of a message."""
     return text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]} …"
