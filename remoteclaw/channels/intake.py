@@ -22,6 +22,7 @@ from remoteclaw.errors import (
     RedisRefused,
     RedisUnavailable,
     RemoteClawError,
+    first_of,
 )
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
@@ -52,7 +53,7 @@ class Intake:
                 async with asyncio.TaskGroup() as tasks:
                     await self._read(tasks)
             except* LeaseLost as lost:
-                log.warning("nothing more is read here: %s", lost.exceptions[0])
+                log.warning("nothing more is read here: %s", first_of(lost))
 
     async def _read(self, tasks: asyncio.TaskGroup) -> None:
         accounts = self._door.fleet.accounts

@@ -31,6 +31,7 @@ from remoteclaw.errors import (
     RedisRefused,
     RedisUnavailable,
     RemoteClawError,
+    first_of,
 )
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.reader import ReplyReader
@@ -166,9 +167,9 @@ class _Account:
             finally:
                 await adapter.aclose()
         except* RemoteClawError as errors:
-            ended = _first(errors)
+            ended = first_of(errors)
         except* Exception as errors:  # noqa: BLE001 - the edge of an account: others go on
-            ended = _first(errors)
+            ended = first_of(errors)
             log.error("%s: %s", self._name, frames_of(ended))
         assert ended is not None, "neither side ends by itself"
         return ended
@@ -226,10 +227,3 @@ def install_command(provider: str) -> list[str]:
     package = channel.adapter.partition(":")[0].rpartition(".")[0]
     wanted = str(resources.files(package) / "requirements.txt")
     return [sys.executable, "-m", "pip", "install", "--require-hashes", "-r", wanted]
-
-
-def _first(group: BaseException) -> Exception:
-    while isinstance(group, BaseExceptionGroup):
-        group = group.exceptions[0]
-    assert isinstance(group, Exception)
-    return group

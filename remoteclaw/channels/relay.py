@@ -18,7 +18,7 @@ from remoteclaw.channels.delivery import Delivery, Done, Preview, failure, settl
 from remoteclaw.channels.live import LiveChats
 from remoteclaw.channels.working import ShowsWork
 from remoteclaw.clock import boottime, now_ms
-from remoteclaw.errors import LeaseLost, RemoteClawError, Unsupported
+from remoteclaw.errors import LeaseLost, RemoteClawError, Unsupported, first_of
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.profiles import profile_of
@@ -78,7 +78,7 @@ async def relay(
                     tasks.create_task(live.run())
                 await _Rows(reader, adapter, budget, tasks, live, history_ms).run()
         except* LeaseLost as lost:
-            log.warning("nothing more is sent here: %s", lost.exceptions[0])
+            log.warning("nothing more is sent here: %s", first_of(lost))
 
 
 class _Rows:

@@ -23,7 +23,7 @@ from remoteclaw.chat.indicator import SPIN_S
 from remoteclaw.chat.paint import Look, Painter
 from remoteclaw.chat.screen import Screen
 from remoteclaw.client.link import Address
-from remoteclaw.errors import RemoteClawError
+from remoteclaw.errors import RemoteClawError, first_of
 
 #: How long leaving waits for what is not sent yet without a word, in seconds.
 UNSAID_S = 2.0
@@ -104,7 +104,7 @@ class Chat:
             try:
                 await self._chat()
             except* RemoteClawError as group:
-                raise group.exceptions[0] from None
+                raise first_of(group) from None
             finally:
                 self._print()
 

@@ -11,7 +11,7 @@ from remoteclaw.chat.files import Files
 from remoteclaw.chat.indicator import ending
 from remoteclaw.chat.screen import Screen
 from remoteclaw.client.link import Address, GatewayRefused, Link
-from remoteclaw.errors import RemoteClawError
+from remoteclaw.errors import RemoteClawError, first_of
 from remoteclaw.host.terminal import one_line
 
 #: How long a gateway may take until it answers, at the start, in seconds.
@@ -95,7 +95,7 @@ class Conversation:
                 await self._is_open.wait()
                 await self._show_events()
         except* RemoteClawError as group:
-            raise group.exceptions[0] from None
+            raise first_of(group) from None
 
     async def opened(self) -> None:
         """Wait until the gateway has opened the chat."""

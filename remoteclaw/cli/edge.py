@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from remoteclaw.cli.output import complain
-from remoteclaw.errors import RemoteClawError
+from remoteclaw.errors import RemoteClawError, first_of
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
@@ -70,15 +70,15 @@ class Edge(click.Group):
         try:
             return super().invoke(ctx)
         except* RemoteClawError as errors:
-            _fail(str(_first(errors)))
+            _fail(str(first_of(errors)))
         except* (click.ClickException, click.exceptions.Exit, click.Abort) as errors:
-            raise _shown(_first(errors)) from None
+            raise _shown(first_of(errors)) from None
         except* KeyboardInterrupt:
             sys.exit(130)
         except* BrokenPipeError:
             sys.exit(0)  # the reader has seen enough
         except* Exception as errors:  # noqa: BLE001 - the edge of the process
-            what = one_line(repr(_first(errors)), most=MOST_SHOWN)
+            what = one_line(repr(first_of(errors)), most=MOST_SHOWN)
             kept = _keep_traceback(errors, f"{ctx.command_path} {ctx.invoked_subcommand}")
             _fail(f"An unexpected error, {what}: {kept}")
         finally:
@@ -107,12 +107,6 @@ def _shown(error: BaseException) -> BaseException:
     if isinstance(error, click.ClickException):
         error.message = one_line(error.message)  # type: ignore[misc]
     return error
-
-
-def _first(group: BaseException) -> BaseException:
-    while isinstance(group, BaseExceptionGroup):
-        group = group.exceptions[0]
-    return group
 
 
 def _keep_traceback(error: BaseException, command: str) -> str:

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, TypeVar
 
 from remoteclaw.errors.category import ErrorCategory
 
@@ -30,7 +30,10 @@ __all__ = [
     "TerminalsOff",
     "Unsupported",
     "did_you_mean",
+    "first_of",
 ]
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 #: Why the gateway refuses a call: it makes no sense, who calls may not, there is no such thing, it
 #: can't be done now, it took too long, or the agent's turn is over, or none runs; it is at odds
@@ -167,3 +170,9 @@ def did_you_mean(word: str, known: Iterable[str], *, otherwise: str) -> str:
     """Return the end of a sentence about an unknown word: the nearest known one, or `otherwise`."""
     near = difflib.get_close_matches(word, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise
+
+
+def first_of(group: BaseExceptionGroup[_Error]) -> _Error:
+    """Return the first error of a group, also where groups are nested."""
+    first = group.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first

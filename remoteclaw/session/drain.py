@@ -12,7 +12,7 @@ from remoteclaw.bridge import Hooks
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
-from remoteclaw.errors import LeaseLost, RedisUnavailable
+from remoteclaw.errors import LeaseLost, RedisUnavailable, first_of
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
@@ -93,7 +93,7 @@ class Drain:
                 await bridge.aclose()
         except* (LeaseLost, RedisUnavailable) as lost:
             # The session's next owner goes on from what Redis has recorded.
-            log.warning("session %s: left to its next owner: %s", sid[:8], _first(lost))
+            log.warning("session %s: left to its next owner: %s", sid[:8], first_of(lost))
 
     async def _serve(self, lease: Lease, keeper: AgentKeeper, runner: TurnRunner) -> None:
         """Run turn after turn until no entry waits, or other sessions go first."""
@@ -188,11 +188,3 @@ async def _wait_while_typing(
         waiting = await read_inbox(lease)
         now_ms = waiting[-1].at_ms if waiting else now_ms  # the newest entry has just come
     return waiting
-
-
-def _first(group: BaseExceptionGroup[Exception]) -> BaseException:
-    """Return the innermost first exception of nested groups."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
