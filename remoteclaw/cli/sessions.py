@@ -9,7 +9,6 @@ from remoteclaw.cli.access import load, on_fleet, with_fleet
 from remoteclaw.cli.completion import complete_sessions
 from remoteclaw.cli.output import age, clock, echo, echo_json, facts, json_option, listing
 from remoteclaw.cli.usage import cost_of, in_words
-from remoteclaw.errors import NotFound
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def plain_session(view: "SessionView", config: "Config") -> dict[str, Any]:
 async def show_session(fleet: "Fleet", session: str, as_json: bool) -> None:
     """Show one session."""
     _, config = load()
-    view = await _view(fleet, session)
+    view = await fleet.sessions.named(session)
     messages = "message" if view.waiting == 1 else "messages"
     started = await fleet.sessions.children(view.sid)
     used = await fleet.usage.session(view.key.agent, view.sid)
@@ -168,14 +167,6 @@ def _conversations(view: "SessionView") -> "Iterator[str]":
         yield f"{conversation} of {runtime} in {workspace}"
 
 
-async def _view(fleet: "Fleet", session: str) -> "SessionView":
-    """Return the session with a key, or with an id that begins so."""
-    view = await fleet.sessions.view(await fleet.sessions.find(session))
-    if view is None:
-        raise NotFound(f"Nothing is known of {session!r} any more.")
-    return view
-
-
 def pause_of(view: "SessionView") -> str:
     """Return why a session waits although there is work, and until when."""
     if view.postponed_until_ms is None:
@@ -215,7 +206,7 @@ async def fork_session(fleet: "Fleet", session: str, thread: str | None, user: s
 
     from remoteclaw.tasks.branches import copyable
 
-    view = await _view(fleet, session)
+    view = await fleet.sessions.named(session)
     target = replace(  # one that people talk with, whatever the other one is
         view.key, user=user or view.key.user, thread=thread or view.key.thread, task=None
     )
@@ -241,7 +232,7 @@ def label_session(session: str, name: str | None, remove: bool) -> None:
         raise click.UsageError(f"A label has 1 to {MOST_LABEL} characters, and no controls.")
 
     async def run(fleet: "Fleet") -> None:
-        view = await _view(fleet, session)
+        view = await fleet.sessions.named(session)
         await fleet.sessions.label(view, name)
 
     on_fleet(run)
@@ -298,7 +289,7 @@ async def queue_of_session(
 
     _, config = load()
     wanted = {name: value for name, value in settings.items() if value is not None}
-    view = await _view(fleet, session)
+    view = await fleet.sessions.named(session)
     own = await fleet.sessions.change_queue(view, wanted, is_reset=reset)
     shown = config.queue.of(view.key.provider, own)
     holds = {name: getattr(shown, name) for name in QueueOverride.model_fields}

@@ -34,7 +34,7 @@ def tree_of_session(session: str, follow: bool, as_json: bool) -> None:
     """
 
     async def run(fleet: "Fleet") -> None:
-        key = await fleet.sessions.key_of(session)
+        key = (await fleet.sessions.named(session)).key
         if not follow:
             _show(str(key), await fleet.work.below(key.sid), as_json=as_json)
             return

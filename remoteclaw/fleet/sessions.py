@@ -212,6 +212,15 @@ class Sessions:
             return exact
         return {sid for sid, name in named.items() if name.startswith(wanted)}
 
+    async def named(self, text: str) -> SessionView:
+        """Return the session that `text` names, as `find()` does.
+
+        Raises `NotFound` also if only its record is known.
+        """
+        if view := await self.view(await self.find(text)):
+            return view
+        raise NotFound(f"Nothing is known of {text!r} any more.")
+
     async def key_of(self, text: str) -> SessionKey:
         """Return the key of the session that `text` names, as `find()` does.
 

@@ -189,10 +189,9 @@ class Dispatcher:
         if session_key is None:
             return None
         try:
-            view = await self._fleet.sessions.view(await self._fleet.sessions.find(session_key))
+            return (await self._fleet.sessions.named(session_key)).key
         except NotFound as error:
             raise CallRefused("NOT_FOUND", str(error)) from None
-        return view.key if view else None
 
 
 @contextlib.contextmanager

@@ -13,10 +13,10 @@ async def find(call: Call, named: str) -> SessionView:
     """Return a session that the caller may see; others are refused as if there were none."""
     view = None
     try:
-        view = await call.fleet.sessions.view(await call.fleet.sessions.find(named))
-    except NotFound:
+        view = await call.fleet.sessions.named(named)
+    except NotFound as error:
         if call.caller is None:
-            raise
+            raise CallRefused("NOT_FOUND", str(error)) from None
     if view is None or not await may_see(call, view):
         raise CallRefused("NOT_FOUND", f"There is no session {named!r} that this agent may see.")
     return view

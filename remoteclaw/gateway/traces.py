@@ -27,11 +27,10 @@ async def find_message(fleet: Fleet, what: str) -> tuple[str, str]:
             said = await fleet.replies.said(provider, account, chat, message_id)
             if said is not None:
                 return said.sid, [said.turn, *said.entries][-1]
-    sid = await fleet.sessions.find(what)
-    view = await fleet.sessions.view(sid)
-    if view is None or view.last_entry is None:
+    view = await fleet.sessions.named(what)
+    if view.last_entry is None:
         raise NotFound(f"Nothing is known of {what!r} any more.")
-    return sid, view.last_entry
+    return view.sid, view.last_entry
 
 
 async def traced(fleet: Fleet, sid: str, entry_id: str, *, most: int = 1) -> Sequence[Outcome]:

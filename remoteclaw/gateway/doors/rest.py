@@ -153,9 +153,8 @@ class RestDoor:
 
     async def _check_kept(self, result: HistoryResult) -> None:
         """Refuse an empty history of a session in which something was said."""
-        sessions = self._gateway.fleet.sessions
-        view = await sessions.view(await sessions.find(result.session_key))
-        if view and view.last_message_ms and view.status == "idle":
+        view = await self._gateway.fleet.sessions.named(result.session_key)
+        if view.last_message_ms and view.status == "idle":
             raise CallRefused("GONE", NOTHING_KEPT)
 
 

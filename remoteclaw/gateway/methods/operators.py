@@ -6,10 +6,9 @@ from remoteclaw import __version__
 from remoteclaw.clock import now_ms
 from remoteclaw.config import tool_policy
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import RESET_S
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.sessions import answered
+from remoteclaw.gateway.sessions import answered, find
 from remoteclaw.messages import ChannelMessage, SessionKey
 from remoteclaw.tools.base import NoParams
 from remoteclaw.tools.operators import (
@@ -92,25 +91,24 @@ def check_sender(call: Call, session: SessionKey) -> None:
 async def wait(call: Call, params: WaitParams) -> SendResult:
     """Wait for a message's outcome."""
     session, _, entry_id = params.run_id.partition("-")
-    sid = await call.fleet.sessions.find(session)
-    view = await call.fleet.sessions.view(sid)
-    outcome = await call.fleet.outcomes.read(sid, entry_id)
-    if view is None or outcome is None:
+    view = await find(call, session)
+    outcome = await call.fleet.outcomes.read(view.sid, entry_id)
+    if outcome is None:
         raise CallRefused("NOT_FOUND", f"Nothing is known of run {params.run_id!r} any more.")
     if not outcome.is_final and params.timeout > 0:
-        waited = await call.fleet.outcomes.wait(sid, entry_id, timeout_s=params.timeout)
+        waited = await call.fleet.outcomes.wait(view.sid, entry_id, timeout_s=params.timeout)
         outcome = waited or outcome
     return answered(
         outcome if outcome.is_final else None,
         session_key=str(view.key),
-        run_id=f"{sid}-{entry_id}",
+        run_id=f"{view.sid}-{entry_id}",
     )
 
 
 async def stop(call: Call, params: SessionParams) -> Stopped:
     """Stop what a session has accepted so far."""
-    sid, _ = await _session(call.fleet, params.session_key)
-    return Stopped(stopped=await call.fleet.sessions.stop(sid, call=call.id))
+    view = await find(call, params.session_key)
+    return Stopped(stopped=await call.fleet.sessions.stop(view.sid, call=call.id))
 
 
 async def reset(call: Call, params: ResetParams) -> ResetResult:
@@ -134,24 +132,16 @@ async def reset(call: Call, params: ResetParams) -> ResetResult:
 
 async def subscribe(call: Call, params: SessionParams) -> Subscribed:
     """Have events of a session sent over this connection."""
-    sid, key = await _session(call.fleet, params.session_key)
-    await call.events.subscribe(sid, key)
-    return Subscribed(session_key=key)
+    view = await find(call, params.session_key)
+    await call.events.subscribe(view.sid, str(view.key))
+    return Subscribed(session_key=str(view.key))
 
 
 async def unsubscribe(call: Call, params: SessionParams) -> Subscribed:
     """Have no more of them sent."""
-    sid, key = await _session(call.fleet, params.session_key)
-    call.events.unsubscribe(sid)
-    return Subscribed(session_key=key)
-
-
-async def _session(fleet: Fleet, text: str) -> tuple[str, str]:
-    sid = await fleet.sessions.find(text)
-    view = await fleet.sessions.view(sid)
-    if view is None:
-        raise CallRefused("NOT_FOUND", f"Nothing is known of session {text!r} any more.")
-    return sid, str(view.key)
+    view = await find(call, params.session_key)
+    call.events.unsubscribe(view.sid)
+    return Subscribed(session_key=str(view.key))
 
 
 HANDLERS: Mapping[str, Handler] = {

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 
 from remoteclaw.clock import boottime, now_ms
-from remoteclaw.errors import CallRefused, NotFound
+from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.terminal_state import TerminalRecord
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.consoles import CHANNEL
@@ -234,10 +234,7 @@ async def _record(call: Call, named: str) -> TerminalRecord:
     """Return a session's terminal. Raises `CallRefused` where it never had one."""
     if known := call.terminals.known(named):
         return known
-    try:
-        view = await find(call, named)
-    except NotFound as error:
-        raise CallRefused("NOT_FOUND", str(error)) from None
+    view = await find(call, named)
     record = await call.fleet.terminals.record(view.sid)
     if record is None:
         raise CallRefused("NOT_FOUND", "This session has had no terminal within the last days.")
