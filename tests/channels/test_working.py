@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge.work import in_a_chat
-from remoteclaw.channels import live, working
+from remoteclaw.channels import previews, working
 from remoteclaw.channels.process import Channels
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.telegram.adapter import TelegramAdapter
@@ -34,7 +34,7 @@ DOING = {"tool": "Bash", "argument": "make all", "said": "Building."}
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have it edited as often as a test looks."""
     monkeypatch.setattr(working, "EVERY_S", 0.02)
-    monkeypatch.setattr(live, "LATER_S", 0.02)
+    monkeypatch.setattr(previews, "LATER_S", 0.02)
 
 
 @pytest.fixture

@@ -5,21 +5,21 @@ from tests.mutants import Mutant
 MUTANTS = (
     Mutant(
         "a message of work that stays when nothing works",
-        before="if tree.preview:\n    self._remove(tree.preview)",
+        before="if tree.preview:\n    self._previews.remove_later(tree.preview)",
         after="pass",
         test="test_one_message_says_what_works_until_nothing_does",
         within="_show",
     ),
     Mutant(
         "a message of work that the next adapter doesn't know",
-        before='about = {"since_ms": tree.preview.since_ms, "work": str(tree.session)}',
-        after='about = {"since_ms": tree.preview.since_ms}',
+        before="self._previews.show(tree, words, work=str(tree.session))",
+        after="self._previews.show(tree, words)",
         test="test_the_next_adapter_goes_on_with_the_message",
     ),
     Mutant(
         "work that is shown in a chat that is asked too often",
-        before="if is_new and self._budget.is_free(tree.place.chat):",
-        after="if is_new:",
+        before="if words and is_new and self._budget.is_free(tree.place.chat):",
+        after="if words and is_new:",
         test="test_a_busy_chat_goes_without_and_replies_do_not_wait_for_it",
     ),
     Mutant(
@@ -30,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         "work that is tried again where the platform refuses it",
-        before="tree.is_hidden = True",
+        before="shown.is_hidden = before is None or isinstance(error, PlatformRefused)",
         after="pass",
         test="test_a_message_that_the_platform_refuses_is_not_tried_again",
     ),
@@ -303,8 +303,8 @@ MUTANTS = (
     ),
     Mutant(
         "a turn of two previews after a restart",
-        before="self._follow(preview.sid, place).preview = preview",
-        after="self._follow(preview.sid, place)",
+        before="self._follow(preview.sid, preview.place).preview = preview",
+        after="self._follow(preview.sid, preview.place)",
         test="test_a_preview_is_taken_over_by_the_next_process",
     ),
     Mutant(
@@ -333,7 +333,7 @@ MUTANTS = (
     ),
     Mutant(
         "typing for a turn that is put off",
-        before="if await self._reader.shown(sid) is None:",
+        before="if await self._reader.shown(turn.sid) is None:",
         after="if False:",
         test="test_a_turn_that_is_put_off_shows_no_typing_and_leaves_no_preview",
     ),
@@ -681,7 +681,7 @@ MUTANTS = (
     ),
     Mutant(
         "a chat that is asked as often though it is too often",
-        before="turn.pace_s = min(SLOWEST_S, turn.pace_s * 2)",
+        before="shown.pace_s = min(SLOWEST_S, shown.pace_s * 2)",
         after="pass",
         test="test_a_chat_that_is_asked_too_often_is_asked_less_often",
     ),
@@ -781,7 +781,7 @@ MUTANTS = (
     ),
     Mutant(
         "a preview that is noted by nobody",
-        before="await self._reader.note_preview(sid, id_, {**noted, **since})",
+        before="await self._reader.note_preview(sid, id_, noted)",
         after="pass",
         test="test_a_process_that_is_killed_in_the_call[edit-before]",
     ),
@@ -809,7 +809,7 @@ MUTANTS = (
         before="await self._reader.check()",
         after="pass",
         test="test_nothing_more_is_shown[edited]",
-        within="_edit",
+        within="Previews.show",
     ),
     Mutant(
         "typing though the claim is over",
