@@ -28,8 +28,8 @@ from remoteclaw.runtimes.claude_launch import (
     server_of,
 )
 from remoteclaw.runtimes.claude_terminal import ClaudeTerminal
-from remoteclaw.runtimes.claude_turn import ID, ClaudePeer, ClaudeTurn, Conversation
-from remoteclaw.runtimes.wire import mapping, text
+from remoteclaw.runtimes.claude_turn import ClaudePeer, ClaudeTurn, Conversation
+from remoteclaw.runtimes.wire import UUID, mapping, text
 
 #: The longest wait for claude's MCP servers, in seconds. Claude itself gives each server 30 s, then
 #: goes on without the server and says so.
@@ -110,7 +110,7 @@ class ClaudeRuntime(BaseRuntime):
             argv.append("--fork-session")
             # Else the copy of a conversation at work has half a turn, and made-up words behind it.
             _, point = parted(spec.note)
-            if ID.fullmatch(point):
+            if UUID.fullmatch(point):
                 argv.append(f"--resume-session-at={point}")
         if fork or not session_id:
             argv.append(f"--session-id={fresh_id}")

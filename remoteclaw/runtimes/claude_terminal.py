@@ -27,9 +27,8 @@ from remoteclaw.runtimes.claude_launch import (
     server_of,
 )
 from remoteclaw.runtimes.claude_transcript import Interruptions, items_of, projects_of
-from remoteclaw.runtimes.claude_turn import ID
 from remoteclaw.runtimes.terminal import BaseWatch, LineFile, RecordTranscript, record_of, telling
-from remoteclaw.runtimes.wire import mapping, mappings, text
+from remoteclaw.runtimes.wire import UUID, mapping, mappings, text
 
 #: The file to which the hooks append, in the run directory.
 NOTES = "notes"
@@ -223,7 +222,7 @@ class ClaudeWatch(BaseWatch):
                 self._said = "idle"
             return
         id_, path = text(note.get("session_id")), Path(text(note.get("transcript_path")))
-        if ID.fullmatch(id_):
+        if UUID.fullmatch(id_):
             self.known.conversation = id_
             is_its_own = path.name == f"{id_}.jsonl" and path.is_relative_to(self._projects)
             self._path = path if is_its_own else None
@@ -270,5 +269,5 @@ def _file(run_dir: Path, name: str, content: dict[str, Any]) -> str:
 
 def _find(projects: Path, conversation: str) -> Path | None:
     """Return the transcript of a conversation, in whichever workspace."""
-    found = projects.glob(f"*/{conversation}.jsonl") if ID.fullmatch(conversation) else ()
+    found = projects.glob(f"*/{conversation}.jsonl") if UUID.fullmatch(conversation) else ()
     return next(iter(found), None)

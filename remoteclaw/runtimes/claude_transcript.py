@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.protocols import TranscriptItem
-from remoteclaw.runtimes.past import without_header
-from remoteclaw.runtimes.terminal import LineFile, moment_of, record_of, telling
+from remoteclaw.runtimes.terminal import LineFile, moment_of, record_of, telling, without_header
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
 #: What claude writes into a conversation when a person has stopped it.

@@ -1,7 +1,6 @@
 """A turn of claude's: its messages and requests, translated."""
 
 import logging
-import re
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -27,15 +26,12 @@ from remoteclaw.runtimes.claude_failure import Failures
 from remoteclaw.runtimes.claude_progress import Plan, TokensSoFar, usage_of
 from remoteclaw.runtimes.claude_text import AnswerReading
 from remoteclaw.runtimes.questions import questions_of
-from remoteclaw.runtimes.wire import Lines, count, mapping, text
+from remoteclaw.runtimes.wire import UUID, Lines, count, mapping, text
 
 #: The last block of text of every message. Claude takes only the last block for a person's typing,
 #: in which it replaces `@/any/file` by the file, whatever the agent is allowed to read, and takes
 #: `/name` for a command.
 CLOSING = "(End of the message.)"
-#: The ids of claude's conversations and of the messages in them. Nothing else goes into Redis and
-#: onto command lines as one.
-ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 #: The tool by which claude asks a person.
 QUESTION = "AskUserQuestion"
 #: The tool by which claude shows its plan, to leave plan mode. It enters that mode unasked.
@@ -114,7 +110,7 @@ class Conversation:
 
     def keep_session_id(self, session_id: str) -> None:
         """Keep the id that claude gives the conversation."""
-        if ID.fullmatch(session_id):
+        if UUID.fullmatch(session_id):
             self.session_id = session_id
         elif session_id:
             log.warning("claude named a conversation in a way that is no id, and is not believed")

@@ -9,12 +9,10 @@ from typing import Any
 import orjson
 
 from remoteclaw.protocols import Activity, TranscriptItem
-from remoteclaw.runtimes.past import without_header
-from remoteclaw.runtimes.terminal import LineFile, moment_of, record_of, telling
-from remoteclaw.runtimes.wire import mapping, mappings, text
+from remoteclaw.runtimes.terminal import LineFile, moment_of, record_of, telling, without_header
+from remoteclaw.runtimes.wire import UUID, mapping, mappings, text
 
-_ROLLOUT = re.compile(r"rollout-.*-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl")
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ROLLOUT = re.compile(rf"rollout-.*-({UUID.pattern})\.jsonl")
 
 
 def sessions_of(env: Mapping[str, str]) -> Path:
@@ -34,7 +32,7 @@ def finder(sessions: Path, thread: str) -> Callable[[], Path | None]:
     found: list[Path] = []
 
     def find() -> Path | None:
-        if not found and _ID.fullmatch(thread):
+        if not found and UUID.fullmatch(thread):
             found.extend(sessions.glob(f"*/*/*/rollout-*-{thread}.jsonl"))
         return found[0] if found else None
 

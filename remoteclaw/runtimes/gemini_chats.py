@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.protocols import TranscriptItem
-from remoteclaw.runtimes.past import without_header
 from remoteclaw.runtimes.terminal import (
     READ_BYTES,
     READ_ITEMS,
@@ -21,6 +20,7 @@ from remoteclaw.runtimes.terminal import (
     moment_of,
     record_of,
     telling,
+    without_header,
 )
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
@@ -40,17 +40,27 @@ def chat_files(conversation: str, env: Mapping[str, str]) -> list[Path]:
 
     Each process that resumes it in a later minute adds one in which nothing is said.
     """
-    name = f"tmp/*/chats/session-*-{glob.escape(conversation[:8])}.jsonl"
-    found = (file for home in homes(env)[:1] for file in (home / ".gemini").glob(name))
+    found = all_chats(env, glob.escape(conversation[:8]))
     return [file for file in sorted(found) if _is_of(file, conversation)]
+
+
+def all_chats(env: Mapping[str, str], ending: str = "*") -> Iterator[Path]:
+    """Yield the files of all conversations, or of those whose ids begin like this."""
+    for home in homes(env)[:1]:
+        yield from (home / ".gemini").glob(f"tmp/*/chats/session-*-{ending}.jsonl")
+
+
+def is_of_project(first: Mapping[str, Any], workspace: str) -> bool:
+    """Whether the first line of a file says that the conversation is of a workspace."""
+    project = hashlib.sha256(os.path.realpath(workspace).encode()).hexdigest()
+    return first.get("projectHash") == project
 
 
 def is_resumable(conversation: str, workspace: str, env: Mapping[str, str]) -> bool:
     """Whether gemini goes on with a conversation, which it does only where it was begun."""
-    project = hashlib.sha256(os.path.realpath(workspace).encode()).hexdigest()
     for file in chat_files(conversation, env):
         for line, _ in LineFile(file).read(""):
-            is_here = record_of(line).get("projectHash") == project
+            is_here = is_of_project(record_of(line), workspace)
             return is_here and GeminiTranscript(conversation, env).is_there
     return False
 

@@ -6,7 +6,6 @@ from when it has written to the conversation's file.
 """
 
 import asyncio
-import re
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,12 +15,12 @@ from remoteclaw.protocols import Activity, AgentSpec, Launch
 from remoteclaw.runtimes.gemini_chats import GeminiTranscript, chat_files, is_resumable
 from remoteclaw.runtimes.gemini_launch import common_options, environment_of
 from remoteclaw.runtimes.terminal_notes import NotedWatch, TerminalNotes
+from remoteclaw.runtimes.wire import UUID
 
 #: What the sign at the beginning of its title says.
 _SIGNS: Mapping[str, Activity] = {"◇": "idle", "✦": "busy", "⏲": "busy", "✋": "waiting"}
 #: How it notifies that it waits for a person.
 _ATTENTION = "Gemini CLI needs your attention"
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: Gemini's own rules under `permissions = "deny"`: what would be asked for is refused.
 _REFUSED = """
 [[rule]]
@@ -150,7 +149,7 @@ class GeminiWatch(NotedWatch):
     def _has_opened(self) -> bool:
         began = self._notes.began_ns
         conversation = self.conversation or ""
-        if not began or not _ID.fullmatch(conversation):
+        if not began or not UUID.fullmatch(conversation):
             return False
         return any(_changed_ns(file) >= began for file in chat_files(conversation, self._env))
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from remoteclaw.protocols import TranscriptItem
-from remoteclaw.runtimes.past import without_header
-from remoteclaw.runtimes.terminal import telling
+from remoteclaw.runtimes.terminal import telling, without_header
 from remoteclaw.runtimes.wire import count, mapping, text
 
 #: How many messages are looked at with one read.
@@ -59,19 +58,19 @@ class OpencodeTranscript:
     @property
     def is_there(self) -> bool:
         """Whether the database has it."""
-        with contextlib.suppress(OSError), _opened(self._file) as opened:
+        with contextlib.suppress(OSError), opened(self._file) as store:
             query = "SELECT 1 FROM session WHERE id = ? AND time_archived IS NULL"
-            return opened.execute(query, (self._conversation,)).fetchone() is not None
+            return store.execute(query, (self._conversation,)).fetchone() is not None
         return False
 
     def read(self, position: str) -> tuple[list[TranscriptItem], str]:
         """Return the complete parts behind a position, and the position behind them."""
         of, _, told = position.partition(" ")
         items: list[TranscriptItem] = []
-        with _opened(self._file) as opened:
-            for message in self._messages(opened, of):
+        with opened(self._file) as store:
+            for message in self._messages(store, of):
                 since = told if message.id == of else ""
-                for part, stored_ms, data in opened.execute(_PARTS, (message.id, since)):
+                for part, stored_ms, data in store.execute(_PARTS, (message.id, since)):
                     parsed = _parsed(data)
                     # In a copy, which a fork begins with, the message alone keeps its time.
                     began_ms = count(mapping(message.data.get("time")).get("created"))
@@ -89,13 +88,13 @@ class OpencodeTranscript:
 
     def end(self) -> str:
         """Return the position behind the last message."""
-        with _opened(self._file) as opened:
-            last, _ = opened.execute(_LAST, (self._conversation,)).fetchone()
+        with opened(self._file) as store:
+            last, _ = store.execute(_LAST, (self._conversation,)).fetchone()
         return f"{last} {_ALL}" if last else ""
 
-    def _messages(self, opened: sqlite3.Connection, since: str) -> Iterator[_Message]:
-        last, last_of_agent = opened.execute(_LAST, (self._conversation,)).fetchone()
-        rows = opened.execute(_MESSAGES, (self._conversation, since, MOST_MESSAGES)).fetchall()
+    def _messages(self, store: sqlite3.Connection, since: str) -> Iterator[_Message]:
+        last, last_of_agent = store.execute(_LAST, (self._conversation,)).fetchone()
+        rows = store.execute(_MESSAGES, (self._conversation, since, MOST_MESSAGES)).fetchall()
         for id_, _, raw in rows:
             data = _parsed(raw)
             if data.get("role") == "assistant":
@@ -107,20 +106,20 @@ class OpencodeTranscript:
 
 
 @contextlib.contextmanager
-def _opened(file: Path) -> Iterator[sqlite3.Connection]:
+def opened(file: Path) -> Iterator[sqlite3.Connection]:
     """Open the database for reading; raises `OSError` where it can't be read."""
     try:
-        opened = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=BUSY_S)
-        with contextlib.closing(opened):
-            yield opened
+        store = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=BUSY_S)
+        with contextlib.closing(store):
+            yield store
     except sqlite3.Error as error:
         raise OSError(f"opencode's record {file} can't be read: {error}") from None
 
 
 def begun_with(prompt: str, since_ms: int, env: Mapping[str, str]) -> str | None:
     """Return the conversation that was begun with these words; raises `OSError`."""
-    with _opened(database(env)) as opened:
-        found = opened.execute(_BEGUN, (since_ms, prompt)).fetchone()
+    with opened(database(env)) as store:
+        found = store.execute(_BEGUN, (since_ms, prompt)).fetchone()
     return text(found[0]) if found else None
 
 

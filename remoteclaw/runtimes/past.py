@@ -3,14 +3,11 @@
 gemini can't copy one (`gemini.py`): what was said in it is read from its file, as notes.
 """
 
-import contextlib
 import functools
-import hashlib
 import heapq
 import itertools
 import os
 import re
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +16,12 @@ from typing import Any
 import orjson
 
 from remoteclaw.clock import now_ms
-from remoteclaw.runtimes.wire import mapping, mappings, text
+from remoteclaw.runtimes.claude_transcript import projects_of
+from remoteclaw.runtimes.codex_rollouts import sessions_of
+from remoteclaw.runtimes.gemini_chats import all_chats, is_of_project
+from remoteclaw.runtimes.opencode_store import database, opened
+from remoteclaw.runtimes.terminal import record_of, without_header
+from remoteclaw.runtimes.wire import UUID, mapping, mappings, text
 
 #: How many are looked at, newest first: codex has those of all workspaces in one place.
 MOST_FILES = 300
@@ -30,9 +32,6 @@ MOST_BYTES, MOST_LINES = 256_000, 60
 MOST_READ, MOST_NOTES = 50_000_000, 100_000
 #: How long a title is, in characters.
 LONGEST_TITLE = 70
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-#: RemoteClaw's own line before a message.
-_HEADER = re.compile(r"^\[remoteclaw \{.*\}\]\n+", re.MULTILINE)
 
 #: opencode's conversations of a directory, each with the first texts of its messages by the user.
 _OPENCODE = """
@@ -71,18 +70,16 @@ def past_conversations(
     read = _READERS.get(runtime)
     if read is None:
         return None
-    home = Path(env.get("HOME") or "~").expanduser()
-    return list(itertools.islice(read(home, os.path.realpath(workspace), env), most))
+    return list(itertools.islice(read(os.path.realpath(workspace), env), most))
 
 
-def _claude(home: Path, workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
-    root = Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude")
-    directory = root / "projects" / re.sub("[^A-Za-z0-9]", "-", workspace)
+def _claude(workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
+    directory = projects_of(env) / re.sub("[^A-Za-z0-9]", "-", workspace)
     for file, at in _newest(directory.glob("*.jsonl")):
         lines = _lines(file)
         # The directory's name is the same for workspaces that differ in signs alone.
         cwd = next((text(line["cwd"]) for line in lines if "cwd" in line), workspace)
-        if _ID.fullmatch(file.stem) and cwd == workspace:
+        if UUID.fullmatch(file.stem) and cwd == workspace:
             yield PastConversation(file.stem, title_of(map(_said_to_claude, lines)), at)
 
 
@@ -92,13 +89,12 @@ def _said_to_claude(line: dict[str, Any]) -> str:
     return _first_text(mapping(line.get("message")).get("content"))
 
 
-def _codex(home: Path, workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
-    root = Path(env.get("CODEX_HOME") or home / ".codex")
-    for file, at in _newest((root / "sessions").glob("*/*/*/rollout-*.jsonl")):
+def _codex(workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
+    for file, at in _newest(sessions_of(env).glob("*/*/*/rollout-*.jsonl")):
         first, *lines = _lines(file) or [{}]
         about = mapping(first.get("payload"))
         id_ = text(about.get("id"))
-        if _ID.fullmatch(id_) and os.path.realpath(text(about.get("cwd"))) == workspace:
+        if UUID.fullmatch(id_) and os.path.realpath(text(about.get("cwd"))) == workspace:
             yield PastConversation(id_, title_of(map(_said_to_codex, lines)), at)
 
 
@@ -108,26 +104,21 @@ def _said_to_codex(line: dict[str, Any]) -> str:
     return _first_text(said.get("content")) if is_said else ""
 
 
-def _opencode(home: Path, workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
-    data = Path(env.get("XDG_DATA_HOME") or home / ".local/share") / "opencode"
-    file = data / (env.get("OPENCODE_DB") or "opencode.db")
+def _opencode(workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
     try:
-        opened = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=1.0)
-        with contextlib.closing(opened) as database:
-            found = database.execute(_OPENCODE, (workspace, MOST_FILES)).fetchall()
-    except sqlite3.Error:  # there is none, or it is another version's
+        with opened(database(env)) as store:
+            found = store.execute(_OPENCODE, (workspace, MOST_FILES)).fetchall()
+    except OSError:  # there is none, or it is another version's
         return
     for id_, at_ms, said in found:
         yield PastConversation(id_, title_of(map(text, orjson.loads(said))), at_ms / 1000)
 
 
-def _gemini(home: Path, workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
-    root = Path(env.get("GEMINI_CLI_HOME") or home) / ".gemini"
-    project = hashlib.sha256(workspace.encode()).hexdigest()
-    for file, at in _newest((root / "tmp").glob("*/chats/session-*.jsonl")):
+def _gemini(workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
+    for file, at in _newest(all_chats(env)):
         first, *lines = _lines(file) or [{}]
         id_ = text(first.get("sessionId"))
-        if _ID.fullmatch(id_) and first.get("projectHash") == project:
+        if UUID.fullmatch(id_) and is_of_project(first, workspace):
             asked = (each for each in _gemini_messages(lines) if each.get("type") == "user")
             if title := title_of(_first_text(each.get("content")) for each in asked):
                 yield PastConversation(id_, title, at, functools.partial(_noted, file))
@@ -163,7 +154,7 @@ def _noted(file: Path) -> str:
     return "".join(f"{note}\n" for note in reversed(notes))
 
 
-_READERS: Mapping[str, Callable[[Path, str, Mapping[str, str]], Iterator[PastConversation]]] = {
+_READERS: Mapping[str, Callable[[str, Mapping[str, str]], Iterator[PastConversation]]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,
@@ -186,30 +177,18 @@ def _lines(
     file: Path, *, most_bytes: int = MOST_BYTES, most_lines: int | None = MOST_LINES
 ) -> list[dict[str, Any]]:
     """Return the first lines of a file that are JSON objects."""
-    found = []
     try:
         with file.open("rb") as stream:
-            for raw in itertools.islice(stream.read(most_bytes).splitlines(), most_lines):
-                try:
-                    line = orjson.loads(raw)
-                except orjson.JSONDecodeError:
-                    continue
-                found += [line] if isinstance(line, dict) else []
+            lines = stream.read(most_bytes).splitlines()
     except OSError:
         return []
-    return found
+    return [record for line in lines[:most_lines] if (record := record_of(line))]
 
 
 def _first_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     return next((text(part.get("text")) for part in mappings(content) if part.get("text")), "")
-
-
-def without_header(said: str) -> str:
-    """Return a message as the person wrote it, without what RemoteClaw put before it."""
-    header = _HEADER.search(said)
-    return said[header.end() :] if header else said
 
 
 def title_of(said: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ READ_BYTES, READ_ITEMS = 8 * 1024 * 1024, 300
 LOOK_S = 0.1
 #: How long the words about a tool are, in characters.
 LONGEST_WORDS = 200
+#: RemoteClaw's own line before a message.
+_HEADER = re.compile(r"^\[remoteclaw \{.*\}\]\n+", re.MULTILINE)
 #: The arguments of tools that tell most, in this order.
 _TELLING = (
     *("command", "cmd", "file_path", "filePath", "absolute_path", "notebook_path", "path"),
@@ -229,6 +232,12 @@ class BaseWatch(ABC):
         if told != self.known.told:
             self.known.told = told
             self._changed()
+
+
+def without_header(said: str) -> str:
+    """Return a message as the person wrote it, without what RemoteClaw put before it."""
+    header = _HEADER.search(said)
+    return said[header.end() :] if header else said
 
 
 def moment_of(at: Any) -> int:

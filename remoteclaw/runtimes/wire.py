@@ -6,11 +6,16 @@ it would have said, so the readers of values never raise.
 
 import json
 import math
+import re
 from typing import Any, Protocol, TypeVar
 
 import orjson
 
 from remoteclaw.protocols import AgentPipes
+
+#: The ids of most CLIs' conversations, and of claude's messages in them. Nothing else goes into
+#: Redis and onto command lines as one.
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 _M = TypeVar("_M")
 

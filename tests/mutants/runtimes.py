@@ -227,7 +227,7 @@ MUTANTS = (
     ),
     Mutant(
         "a copy of claude's with half a turn",
-        before="if ID.fullmatch(point):",
+        before="if UUID.fullmatch(point):",
         after="if False:",
         test="test_forks.py::test_a_copy_of_a_session_at_work_begins_at_its_last_finished_turn[claude]",
     ),
@@ -245,8 +245,8 @@ MUTANTS = (
     ),
     Mutant(
         "a conversation of another workspace",
-        before="if _ID.fullmatch(file.stem) and cwd == workspace:",
-        after="if _ID.fullmatch(file.stem):",
+        before="if UUID.fullmatch(file.stem) and cwd == workspace:",
+        after="if UUID.fullmatch(file.stem):",
         test="test_claude_s_newest_come_first_with_what_was_said_first",
     ),
     Mutant(
@@ -526,7 +526,7 @@ MUTANTS = (
     ),
     Mutant(
         "gemini's conversations of other workspaces",
-        before='and first.get("projectHash") == project',
+        before="and is_of_project(first, workspace)",
         after="",
         test="test_gemini_s_are_told_in_notes",
     ),
@@ -568,7 +568,7 @@ MUTANTS = (
     ),
     Mutant(
         "a branch of claude's with half a turn",
-        before="if ID.fullmatch(point):",
+        before="if UUID.fullmatch(point):",
         after="if False:",
         test="test_two_branches_of_a_conversation_at_work_only_look[claude]",
     ),
