@@ -2,20 +2,16 @@
 
 import tomllib
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import load, with_fleet
-from remoteclaw.cli.output import clock, complain, echo, echo_json, echo_text, json_option, listing
+from remoteclaw.cli.access import load
+from remoteclaw.cli.output import complain, echo, echo_json, echo_text
 from remoteclaw.errors import ConfigError
-from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     from remoteclaw.config.edit import ConfigFile, PlannedChange
-    from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.request import Request
 
 
 @click.group()
@@ -89,61 +85,6 @@ def unset(key: str) -> None:
     plan = change_file(lambda file: file.patched(file.read(), _nested(path, None)))
     echo(f"{key} is gone." if plan.paths else f"{key} is not in the file.")
     _tell(plan)
-
-
-@config.command()
-@json_option
-@with_fleet
-async def approvals(fleet: "Fleet", as_json: bool) -> None:
-    """List the changes of agents that wait for approval."""
-
-    def plain(one: "Request") -> dict[str, Any]:
-        change = asdict(one.change) if one.change else {}
-        return {
-            "id": one.id,
-            "session_key": str(one.session),
-            "senders": one.people,
-            "host": change["host"],
-            "patch": change["patch"],
-            "asked_ms": one.asked_ms,
-            "expires_ms": one.until_ms,
-        }
-
-    def row(one: "Request") -> tuple[object, ...]:
-        what = f"{one_line(one.what)}  (on {one.where})"
-        return one.id, clock(one.until_ms), one.session.sid[:8], ", ".join(one.people), what
-
-    listing(
-        [one for one in await fleet.asks.waiting() if one.change],
-        as_json=as_json,
-        plain=plain,
-        heads=("CHANGE", "UNTIL", "SESSION", "FOR", "WHAT"),
-        row=row,
-        empty="No change waits for approval.",
-    )
-
-
-@config.command("approve")
-@click.argument("change")
-@with_fleet
-async def approve_change(fleet: "Fleet", change: str) -> None:
-    """Apply a change that an agent has asked for. CHANGE is its id."""
-    from remoteclaw.gateway.changes import decide
-
-    request, became = await decide(fleet, *load(), change, "once")
-    echo_text(request.what)
-    echo(became)
-
-
-@config.command("reject")
-@click.argument("change")
-@with_fleet
-async def reject_change(fleet: "Fleet", change: str) -> None:
-    """Discard a change that an agent has asked for. CHANGE is its id."""
-    from remoteclaw.gateway.changes import decide
-
-    await decide(fleet, *load(), change, "deny")
-    echo("It is rejected.")
 
 
 def change_file(planned: "Callable[[ConfigFile], PlannedChange]") -> "PlannedChange":

@@ -1,18 +1,14 @@
-"""Changes of the configuration that people are asked for; operators decide them here, too."""
+"""Changes of the configuration that people are asked for."""
 
 import contextlib
 from dataclasses import replace
 
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.bridge.wanted import MOST_OF_WHOLE, as_seen
-from remoteclaw.commands.answers import answer_as_operator
 from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.edit import PlannedChange
-from remoteclaw.config.home import Home
-from remoteclaw.config.model import Config
-from remoteclaw.errors import CallRefused, RedisRefused
-from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.request import Change, Request, Verdict, new_id
+from remoteclaw.errors import RedisRefused
+from remoteclaw.fleet.request import Change, Request, new_id
 from remoteclaw.fleet.request_card import Shown, of_other_chat, shown_by
 from remoteclaw.gateway.call import Call
 from remoteclaw.host.terminal import fenced
@@ -75,23 +71,3 @@ def shown_in_chat(call: Call, request: Request) -> Shown | None:
         attempt=call.turn.attempt,
         text=text + (RESTART.format(needs=needs) if needs else ""),
     )
-
-
-async def decide(
-    fleet: Fleet, home: Home, config: Config, id_: str, verdict: Verdict
-) -> tuple[Request, str]:
-    """Decide a change as the operator; return the request as it is then, and what became of it.
-
-    Raises `CallRefused` if that doesn't count, or can't be done.
-    """
-    request = await fleet.asks.find(id_)
-    if request is None or request.change is None:
-        raise CallRefused(
-            "NOT_FOUND",
-            f"No change {id_!r} waits for an answer: `remoteclaw config approvals` shows those "
-            "that do, each for an hour or until it is decided.",
-        )
-    told = await answer_as_operator(fleet, home, config, id_, verdict)
-    if not told.counts:
-        raise CallRefused("INVALID_REQUEST", told.text)
-    return await fleet.asks.named(id_), told.text

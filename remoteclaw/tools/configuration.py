@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from remoteclaw.tools.base import Id, Method, NoParams, Params, Result, Tool
+from remoteclaw.tools.base import NoParams, Params, Result, Tool
 
 
 class ConfigGetParams(Params):
@@ -59,37 +59,6 @@ class Changed(Result):
     approval_id: str | None = None
     """Under which a person approves it, if they have to."""
     detail: str | None = None
-
-
-class Approval(Result):
-    """A change that an agent has asked for, and a person has to approve."""
-
-    id: str
-    host: str
-    """The host whose configuration file it changes."""
-    tool: str
-    patch: Any
-    """The change, as a JSON merge patch."""
-    changed: tuple[str, ...]
-    needs_restart: tuple[str, ...]
-    session_key: str
-    senders: tuple[str, ...]
-    """Those for whom the agent asks, each as CHANNEL:ID."""
-    asked_ms: int
-    expires_ms: int
-
-
-class ApprovalsResult(Result):
-    approvals: tuple[Approval, ...]
-    """Oldest first."""
-
-
-class ApprovalParams(Params):
-    id: Id
-
-
-class Rejected(Result):
-    status: Literal["rejected"]
 
 
 class Restarted(Result):
@@ -164,29 +133,5 @@ METHODS = (
         params=NoParams,
         result=SchemaResult,
         scope="read",
-    ),
-    Method(
-        name="config.approvals",
-        description="List the changes of configurations that wait for approval.",
-        params=NoParams,
-        result=ApprovalsResult,
-        scope="read",
-    ),
-    Method(
-        name="config.approve",
-        description="Allow a change that waits: `asks.answer` does the same.",
-        params=ApprovalParams,
-        result=Changed,
-        scope="admin",
-        effect="system",
-        destroys=True,
-    ),
-    Method(
-        name="config.reject",
-        description="Deny a change that waits: `asks.answer` does the same.",
-        params=ApprovalParams,
-        result=Rejected,
-        scope="admin",
-        effect="system",
     ),
 )

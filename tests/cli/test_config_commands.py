@@ -113,6 +113,10 @@ def test_a_wrong_value_can_be_set_right(home: Home) -> None:
     assert config("set", "queue.mode", "steer").returncode == 0
 
 
+def asks(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return run_command("asks", *arguments, env=os.environ)
+
+
 async def test_a_person_sees_and_decides_what_an_agent_asks_for(stack: Stack) -> None:
     text = stack.home.config_file.read_text()
     stack.home.config_file.write_text(text + "\n[tools]\napprove = ['gateway_config_patch']\n")
@@ -121,17 +125,15 @@ async def test_a_person_sees_and_decides_what_an_agent_asks_for(stack: Stack) ->
         turn = await begin_turn(stack, HANDLERS, provider="console", channel_id=chat)
         asked.append(await turn.call("gateway_config_patch", patches={"queue": {"cap": 5}}))
     one, other = (answer["approvalId"] for answer in asked)
-    shown = config("approvals").stdout
-    rejected, approved = config("reject", one), config("approve", other)
+    shown = asks("list").stdout
+    rejected, approved = asks("answer", one, "deny"), asks("answer", other, "once")
     explained = run_command("policy", "explain", env=os.environ).stdout
 
     assert "+queue.cap = 5" in shown
-    assert "alice" in shown
-    assert rejected.stdout == "It is rejected.\n"
-    diff = "-queue.cap = 0\n+queue.cap = 5\n"
-    assert approved.stdout.startswith(f"{diff}Allowed once by the operator at ")
+    assert rejected.stdout.startswith("Denied by the operator at ")
+    assert approved.stdout.startswith("Allowed once by the operator at ")
     assert approved.stdout.endswith(". queue.cap is changed.\n")
     assert load_config(stack.home.config_file).queue.cap == 5
-    assert "It was answered before: Denied by the operator at" in config("approve", one).stderr
-    assert "No change 'x' waits for an answer" in config("approve", "x").stderr
+    late = asks("answer", one, "once")
+    assert "It was answered before: Denied by the operator at" in late.stderr
     assert 'a person approves each call: tools.approve has "gateway_config_patch"' in explained

@@ -58,7 +58,6 @@ FACTS = {
     "cron list": JOB,
     "cron show JOB": f"{JOB} runs",
     "cron runs JOB": RUN,
-    "config approvals": "id session_key senders host patch asked_ms expires_ms",
     "policy explain": "subject is_owner approvals tools",
     "channel list": "account state name problem waiting accepted aside by standbys",
     "pairing list": "code id name by at_ms account state",
@@ -73,8 +72,8 @@ WITHOUT = {
     "they do something and print at most its name or one sentence": "stop, open, token create, "
     "token revoke, token rotate, sessions reset, sessions forget, sessions fork, sessions label, "
     "sessions files, replies drop, deadletters retry, deadletters drop, cron add, cron edit, "
-    "cron pause, cron resume, cron run, cron remove, config set, config unset, config approve, "
-    "config reject, channel add, pairing approve, pairing remove, asks answer, terminals park, "
+    "cron pause, cron resume, cron run, cron remove, config set, config unset, "
+    "channel add, pairing approve, pairing remove, asks answer, terminals park, "
     "terminals end, terminals key, terminals input",
     "its exit status is the answer": "config validate",
 }

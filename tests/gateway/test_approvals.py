@@ -52,22 +52,29 @@ async def operate(stack: Stack, method: str, **params: Any) -> dict[str, Any]:
     return answer.model_dump(mode="json", exclude_none=True)
 
 
+async def decide(stack: Stack, id_: str, verdict: str = "once") -> str:
+    """Answer as an operator; return what became of it, or why that does not count."""
+    told = await operate(stack, "asks.answer", id=id_, verdict=verdict)
+    return str(told["detail"])
+
+
 def mode(stack: Stack) -> str:
     return load_config(stack.home.config_file, {}).queue.mode
 
 
 async def test_nothing_is_changed_before_a_person_says_so(stack: Stack, configured: str) -> None:
     told = await ask(stack)
-    (waits,) = (await operate(stack, "config.approvals"))["approvals"]
+    (request,) = await stack.fleet.asks.waiting()
 
     assert (told["status"], told["changed"]) == ("needs_approval", ["queue.mode", "queue.cap"])
     assert 'tools.approve has "gateway_config_*"' in told["detail"]
     assert "They are asked in the chat." in told["detail"]
     assert stack.home.config_file.read_text() == configured
-    assert waits["id"] == told["approvalId"]
-    assert waits["patch"] == CHANGE
-    assert (waits["senders"], waits["host"]) == (["test:alice"], stack.home.host_id)
-    assert waits["expiresMs"] - waits["askedMs"] == CHANGE_MS
+    assert request.id == told["approvalId"]
+    assert request.change
+    assert (request.change.patch, request.change.host) == (CHANGE, stack.home.host_id)
+    assert [*request.people] == ["test:alice"]
+    assert request.until_ms - request.asked_ms == CHANGE_MS
 
 
 async def test_the_chat_shows_it_as_a_diff_and_what_became_of_it(stack: Stack) -> None:
@@ -105,45 +112,43 @@ async def test_what_a_long_change_leaves_out_is_in_its_file(stack: Stack) -> Non
     assert card["text"].endswith(f"All of it is in the file request-{request.id}.txt.")
 
 
-@pytest.mark.parametrize("door", ["config", "asks", "chat"])
+@pytest.mark.parametrize("door", ["asks", "chat"])
 async def test_the_first_answer_counts_whichever_door_it_comes_through(
     stack: Stack, door: str
 ) -> None:
     told = await ask(stack)
     (request,) = await stack.fleet.asks.waiting()
     match door:
-        case "config":
-            await operate(stack, "config.reject", id=request.id)
         case "asks":
-            await operate(stack, "asks.answer", id=request.id, verdict="deny")
+            await decide(stack, request.id, "deny")
         case "chat":
             await answered(stack, request, "deny")
     closed = [text async for text in shown(stack)][-1]
     late = await answered(stack, request, "once", by="alice")
-    with pytest.raises(CallRefused, match="It was answered before: Denied by"):
-        await operate(stack, "config.approve", id=told["approvalId"])
+    later = await decide(stack, told["approvalId"])
 
     assert "Denied by" in closed
     assert late.startswith("It was answered before: Denied by")
+    assert later.startswith("It was answered before: Denied by")
     assert mode(stack) == "collect"
 
 
 async def test_what_is_allowed_is_done_once(stack: Stack) -> None:
     told = await ask(stack)
-    done = await operate(stack, "config.approve", id=told["approvalId"])
+    done = await decide(stack, told["approvalId"])
     text = stack.home.config_file.read_text()
-    assert (done["status"], mode(stack)) == ("applied", "steer")
+    assert mode(stack) == "steer"
     assert "cap" not in text
     assert text.startswith("# ours\n")
     stack.home.config_file.write_text(TEXT + ASKS)  # by a person, who thinks better of it
-    again = await operate(stack, "config.approve", id=told["approvalId"])
-    with pytest.raises(CallRefused, match="It was answered before: Allowed once by the operator"):
-        await operate(stack, "config.reject", id=told["approvalId"])
+    again = await decide(stack, told["approvalId"])
+    denied = await decide(stack, told["approvalId"], "deny")
     await carry_out_changes(stack.fleet, stack.home)
 
-    assert again["detail"] == done["detail"]
+    assert again == done
+    assert denied.startswith("It was answered before: Allowed once by the operator")
     assert mode(stack) == "collect"
-    assert (await operate(stack, "config.approvals")) == {"approvals": []}
+    assert await stack.fleet.asks.waiting() == []
 
 
 async def test_the_agent_hears_what_became_of_it(stack: Stack) -> None:
@@ -166,12 +171,12 @@ async def test_a_file_that_has_changed_since_is_left_alone(stack: Stack, before:
     told = await ask(stack)
     by_hand = f"{TEXT}{ASKS}".replace(before, {"# ours": "# mine"}.get(before, "'followup'"))
     stack.home.config_file.write_text(by_hand)
-    with pytest.raises(CallRefused, match=r"It is not done: the configuration file has changed"):
-        await operate(stack, "config.approve", id=told["approvalId"])
+    became = await decide(stack, told["approvalId"])
     closed = [text async for text in shown(stack)][-1]
 
     assert stack.home.config_file.read_text() == by_hand
-    assert "It is not done: the configuration file has changed since" in closed
+    assert became in closed
+    assert "It is not done: the configuration file has changed since" in became
 
 
 @pytest.mark.parametrize("is_written", [False, True])
@@ -345,8 +350,7 @@ async def test_what_somebody_put_there_gives_no_more_than_an_agent_has(
         sly = replace(request, change=replace(request.change, patch=patch))
         client = stack.fleet.scripts.client
         await client.hset(keys.ask(request.id), "request", sly.encode())
-        with pytest.raises(CallRefused, match=refusal):
-            await operate(stack, "config.approve", id=request.id)
+        assert refusal in await decide(stack, request.id)
 
     assert stack.home.config_file.read_text() == configured
 
@@ -357,11 +361,11 @@ async def test_another_host_makes_its_own_change(stack: Stack, directory: Path) 
     elsewhere = Home(directory / "elsewhere").create()
     (elsewhere.path / "config.toml").write_text(TEXT)
     other = gateway(stack.fleet, elsewhere, HANDLERS)
-    answer, _ = await other.call(operator(), "config.approve", {"id": request.id})
+    told, _ = await other.call(operator(), "asks.answer", {"id": request.id, "verdict": "once"})
     await carry_out_changes(stack.fleet, elsewhere)
-    told = answer.model_dump()
-    assert told["status"] == "approved"
-    assert told["detail"].endswith(f"{stack.home.host_id} makes the change in a moment.")
+    assert told.model_dump()["detail"].endswith(
+        f"{stack.home.host_id} makes the change in a moment."
+    )
     assert mode(stack) == "collect"
     await carry_out_changes(stack.fleet, stack.home)
 
@@ -373,9 +377,10 @@ async def test_where_no_chat_is_asked_an_operator_is(stack: Stack) -> None:
     stack.home.config_file.write_text(f"{text}[approvals]\nwho = []\n")
     told = await ask(stack)
 
-    assert f"`remoteclaw config approve {told['approvalId']}`" in told["detail"]
+    assert f"`remoteclaw asks answer {told['approvalId']} once`" in told["detail"]
     assert [text async for text in shown(stack)] == []
-    assert (await operate(stack, "config.approve", id=told["approvalId"]))["status"] == "applied"
+    await decide(stack, told["approvalId"])
+    assert mode(stack) == "steer"
 
 
 def test_what_is_shown_has_no_secret_and_hides_nothing(stack: Stack) -> None:
@@ -399,9 +404,8 @@ async def test_an_operator_s_own_change_waits_for_nobody(stack: Stack) -> None:
 async def test_an_agent_has_no_way_to_approve(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     told = await turn.call("gateway_config_patch", patches=CHANGE)
-    for method in ("config.approve", "config.reject", "config.approvals"):
-        with pytest.raises(CallRefused, match="is for operators"):
-            await turn.call(method, id=told["approvalId"])
+    with pytest.raises(CallRefused, match="is for operators"):
+        await turn.call("asks.answer", id=told["approvalId"], verdict="once")
     with pytest.raises(CallRefused, match=r"may not change tools\.approve"):
         await turn.call("gateway_config_patch", patches={"tools": {"approve": []}})
 

@@ -824,12 +824,6 @@ MUTANTS = (
         test="test_what_a_long_change_leaves_out_is_in_its_file",
     ),
     Mutant(
-        "a change that is said to be made before it is",
-        before='"applied" if request.state == "used" else "approved"',
-        after='"applied"',
-        test="test_another_host_makes_its_own_change",
-    ),
-    Mutant(
         "a history that holds up all others",
         before="(room := room - len(text)) >= 0",
         after="room",

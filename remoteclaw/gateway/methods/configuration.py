@@ -1,4 +1,4 @@
-"""Handlers of this host's configuration: reading it, changing it, approving changes, restarting.
+"""Handlers of this host's configuration: reading it, changing it, restarting.
 
 An agent changes settings that are declared as open to agents, and for others nothing at all;
 operators with the scope admin change everything.
@@ -15,10 +15,9 @@ from remoteclaw.config.model import Config
 from remoteclaw.config.secrets import part, redacted
 from remoteclaw.config.tool_policy import approval_rule
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.fleet.request import Request
 from remoteclaw.fleet.request_card import record_args
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.changes import decide, request_of, shown_in_chat
+from remoteclaw.gateway.changes import request_of, shown_in_chat
 from remoteclaw.gateway.rights import subject_of_caller
 from remoteclaw.tools import configuration as contract
 from remoteclaw.tools.base import NoParams
@@ -28,7 +27,7 @@ NEEDS_APPROVAL = (
     "without waiting for it: you are told what becomes of it."
 )
 IN_CHAT = "They are asked in the chat."
-AT_HOST = "An operator does, with `remoteclaw config approve {id}` on {host}."
+AT_HOST = "An operator does, with `remoteclaw asks answer {id} once` on {host}."
 
 _Planned = Callable[[ConfigFile, FileContent], PlannedChange]
 
@@ -153,45 +152,6 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
         return answer
 
 
-async def _approvals(call: Call, params: NoParams) -> contract.ApprovalsResult:
-    waiting = await call.fleet.asks.waiting()
-    return contract.ApprovalsResult(approvals=tuple(_shown(one) for one in waiting if one.change))
-
-
-def _shown(request: Request) -> contract.Approval:
-    change = request.change
-    assert change, "it is for a change"
-    return contract.Approval(
-        id=request.id,
-        host=change.host,
-        tool=request.tool,
-        patch=change.patch,
-        changed=tuple(change.changed),
-        needs_restart=tuple(change.needs_restart),
-        session_key=str(request.session),
-        senders=tuple(request.people),
-        asked_ms=request.asked_ms,
-        expires_ms=request.until_ms,
-    )
-
-
-async def _approve(call: Call, params: contract.ApprovalParams) -> contract.Changed:
-    request, became = await decide(call.fleet, call.home, call.config, params.id, "once")
-    assert request.change, "it is for a change"
-    return contract.Changed(
-        status="applied" if request.state == "used" else "approved",
-        hash=request.change.after,
-        changed=tuple(request.change.changed),
-        needs_restart=tuple(request.change.needs_restart),
-        detail=became,
-    )
-
-
-async def _reject(call: Call, params: contract.ApprovalParams) -> contract.Rejected:
-    await decide(call.fleet, call.home, call.config, params.id, "deny")
-    return contract.Rejected(status="rejected")
-
-
 async def _restart(call: Call, params: NoParams) -> contract.Restarted:
     assert call.restart is not None, "only a gateway has this method"
     if await call.fleet.calls.made(call.caller, call.id) is None:
@@ -232,8 +192,5 @@ HANDLERS: dict[str, Handler] = {
     "config.schema": _schema,
     "config.patch": _patch,
     "config.apply": _apply,
-    "config.approvals": _approvals,
-    "config.approve": _approve,
-    "config.reject": _reject,
     "gateway.restart": _restart,
 }
