@@ -8,12 +8,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from remoteclaw.channels.budget import Budget
-from remoteclaw.channels.cards import has_buttons, in_words
 from remoteclaw.channels.delivery import Delivery, Done, Preview, failure, settled
 from remoteclaw.channels.live import LiveChats
 from remoteclaw.channels.working import ShowsWork
@@ -140,8 +140,8 @@ class _Rows:
         preview = await self._live.take(reply) if self._live else None
         if reply.card and self._live and not reply.card.choices:
             preview = await self._card(reply)
-        elif reply.card and not has_buttons(self._adapter):
-            reply = in_words(reply)
+        elif reply.card and not getattr(self._adapter, "has_buttons", False):
+            reply = _in_words(reply)
         delivery = Delivery(self._reader, self._adapter, self._budget, reply, preview)
         sent = await delivery.run()
         is_part = preview is not None and sent is not None and preview.message_id in sent.ids
@@ -207,3 +207,19 @@ class _Rows:
             limit=operation.args["limit"],
         )
         return {"messages": messages, "note": PASSED}
+
+
+def _in_words(reply: Reply) -> Reply:
+    """Return a reply with the choices of its card as words: they are answered by number.
+
+    Of a request that is answered it says only that: what it was about stands above.
+    """
+    card = reply.card
+    if card is None:
+        return reply
+    if not card.choices:
+        return replace(reply, text=reply.text.rpartition("\n\n")[2])
+    numbered = " · ".join(f"{number} {label}" for number, (_, label) in enumerate(card.choices, 1))
+    or_why = f", or `/deny {card.id} WHY`" if "once" in dict(card.choices) else ""
+    words = f"{numbered}: answer with the number{or_why}."
+    return replace(reply, text=f"{reply.text}\n\n{words}")

@@ -12,23 +12,21 @@ from remoteclaw.cli.agents import agents
 from remoteclaw.cli.archive import stop
 from remoteclaw.cli.asks import asks
 from remoteclaw.cli.attach import attach
-from remoteclaw.cli.audit import audit
 from remoteclaw.cli.channel import channel
 from remoteclaw.cli.chat import chat
 from remoteclaw.cli.config import config
 from remoteclaw.cli.cron import cron
-from remoteclaw.cli.dashboard import dashboard
 from remoteclaw.cli.deadletters import deadletters, replies
 from remoteclaw.cli.edge import Edge
 from remoteclaw.cli.open import open_page
 from remoteclaw.cli.pairing import pairing
-from remoteclaw.cli.parts import gateway, mcp, sweep, worker
+from remoteclaw.cli.parts import dashboard, gateway, mcp, sweep, worker
 from remoteclaw.cli.policy import policy
 from remoteclaw.cli.send import send
 from remoteclaw.cli.service import service
 from remoteclaw.cli.sessions import sessions
 from remoteclaw.cli.status import doctor, status
-from remoteclaw.cli.terminals import terminals
+from remoteclaw.cli.terminals import audit, terminals
 from remoteclaw.cli.token import token
 from remoteclaw.cli.up import up
 from remoteclaw.cli.usage import usage

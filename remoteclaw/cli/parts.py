@@ -1,4 +1,4 @@
-"""The parts of a fleet, one by one: the commands `worker`, `gateway`, `sweep` and `mcp`."""
+"""The parts of a fleet, one by one: `worker`, `gateway`, `sweep`, `dashboard` and `mcp`."""
 
 import os
 import sys
@@ -126,3 +126,18 @@ def mcp() -> None:
     from remoteclaw.host.process import become
 
     become(connector_launch(), os.environ)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def dashboard(arguments: tuple[str, ...]) -> None:
+    """Run rq-dashboard on this fleet; ARGUMENTS are its own.
+
+    Behind `--` also `--help`. It is installed apart, as the extra `dashboard`.
+    """
+    from remoteclaw.host.process import become
+
+    home, _ = load()
+    check_redis()
+    argv = [sys.executable, "-m", "workers.dashboard", *arguments]
+    become(argv, {**os.environ, "REMOTECLAW_HOME": str(home.path)})

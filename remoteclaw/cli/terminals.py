@@ -1,13 +1,19 @@
-"""The commands `terminals`: what agents' own terminal programs show, keys for them, their end."""
+"""The commands `terminals` and `audit`: agents' own terminal programs, and who did what in them."""
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from remoteclaw.cli.access import with_fleet
 from remoteclaw.cli.completion import complete_agents, complete_sessions
-from remoteclaw.cli.output import age, echo, echo_json, echo_text, json_option, listing
+from remoteclaw.cli.output import age, clock, echo, echo_json, echo_text, json_option, listing
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet import Fleet
+    from remoteclaw.fleet.audit import Deed
 
 HEADS = ("TERMINAL", "AGENT", "NAME", "STATE", "ACTIVITY", "AGE", "HOST", "WRITER", "TITLE")
 
@@ -132,3 +138,29 @@ def _ask(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
             return await link.ask(method, params)
 
     return asyncio.run(run())
+
+
+@click.command()
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many."
+)
+@json_option
+@with_fleet
+async def audit(fleet: "Fleet", limit: int, as_json: bool) -> None:
+    """List who did what with terminals, and who was refused.
+
+    The newest is first. What was typed or shown is not kept.
+    """
+    listing(
+        await fleet.audit.newest(limit),
+        as_json=as_json,
+        plain=asdict,
+        heads=("AT", "WHO", "DID", "OUTCOME", "SESSION", "FROM"),
+        row=_row_of_deed,
+        empty="Nothing was done with a terminal yet.",
+    )
+
+
+def _row_of_deed(deed: "Deed") -> tuple[object, ...]:
+    did = f"{deed.did} (forced)" if deed.is_forced else deed.did
+    return clock(deed.at_ms), deed.who, did, deed.outcome, deed.session[:32], deed.address

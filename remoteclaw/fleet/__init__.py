@@ -18,7 +18,6 @@ from remoteclaw.fleet.gateways import Gateways
 from remoteclaw.fleet.history import History
 from remoteclaw.fleet.inbound import Inbound
 from remoteclaw.fleet.lease import Leases
-from remoteclaw.fleet.logins import Logins
 from remoteclaw.fleet.outcomes import Outcomes
 from remoteclaw.fleet.pairings import Pairings
 from remoteclaw.fleet.pushes import Pushes
@@ -28,7 +27,7 @@ from remoteclaw.fleet.replies import Replies
 from remoteclaw.fleet.sessions import Sessions
 from remoteclaw.fleet.sweep import Sweeper
 from remoteclaw.fleet.terminals import Terminals
-from remoteclaw.fleet.tokens import Tokens
+from remoteclaw.fleet.tokens import Logins, Tokens
 from remoteclaw.fleet.usage import UsageLedger
 from remoteclaw.fleet.wait_limit import WaitLimit
 from remoteclaw.fleet.wake import Waker

@@ -1,10 +1,11 @@
-"""Operators' tokens for the gateway: scope, lifetime, digest.
+"""Operators' tokens for the gateway (scope, lifetime, digest), and codes that are good for one.
 
 Only their digests are kept, and a digest from Redis is no token.
 """
 
 import functools
 import logging
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ LONGEST_JWT_MS = 367 * 24 * 3600 * 1000
 JWT_LEEWAY_MS = 10_000
 
 log = logging.getLogger(__name__)
+#: How long a code is good, in seconds: a person follows the link at once.
+CODE_S = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +145,25 @@ def _view(token_id: str, data: bytes, now: int) -> TokenView | None:
     except (KeyError, TypeError, ValueError) as error:
         log.error("the record of token %s is damaged: %s", token_id, type(error).__name__)
         return None
+
+
+class Logins:
+    """Codes that were printed, by their digests: one that is read from Redis opens nothing."""
+
+    def __init__(self, scripts: Scripts, tokens: Tokens) -> None:
+        self._scripts = scripts
+        self._tokens = tokens
+
+    async def create(self, name: str, scope: Scope, valid_ms: int) -> str:
+        """Return a code; who has it becomes the operator `name`, for so long."""
+        code = secrets.token_urlsafe(24)
+        kept = orjson.dumps({"name": name, "scope": scope, "valid_ms": valid_ms})
+        client = self._scripts.client
+        await self._scripts.call(client.set, keys.login(digest(code)), kept, ex=CODE_S)
+        return code
+
+    async def exchange(self, code: str) -> tuple[str, TokenView] | None:
+        """Return a new token for a code; None if it is not known, or too old, or was used."""
+        client = self._scripts.client
+        kept = await self._scripts.call(client.getdel, keys.login(digest(code)))
+        return await self._tokens.create(**orjson.loads(kept)) if kept else None

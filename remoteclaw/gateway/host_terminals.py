@@ -22,7 +22,7 @@ from remoteclaw.gateway.held_terminal import HeldTerminal
 from remoteclaw.gateway.resumable import Resumable
 from remoteclaw.gateway.rooms import Room, Watcher
 from remoteclaw.host.logs import frames_of
-from remoteclaw.tty import left
+from remoteclaw.tty.kept import last_screen
 from remoteclaw.tty.keyboard import Typist
 from remoteclaw.tty.screen import Screen, warm_up
 from remoteclaw.tty.watching import Watching
@@ -128,7 +128,7 @@ class HostTerminals:
     async def last_screen(self, record: TerminalRecord) -> Screen:
         """Return the screen with which a terminal of this host ended. Raises `CallRefused`."""
         if record.host == self._host and await self._has_screens():
-            screen = await asyncio.to_thread(left.last_screen, self._home.terminals / record.sid)
+            screen = await asyncio.to_thread(last_screen, self._home.terminals / record.sid)
             if screen is not None:
                 return screen
         raise CallRefused("CONFLICT", NOT_OPEN)

@@ -1,7 +1,9 @@
 """Runtimes of CLIs: what each has in common with the others before and while it starts."""
 
+import os
+import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,6 @@ from remoteclaw.protocols import (
     TerminalProgram,
 )
 from remoteclaw.runtimes.agent import CliProcess
-from remoteclaw.runtimes.programs import find_program
 
 #: The variables that any program may need: places, the user, the network.
 _COMMON = frozenset(
@@ -29,6 +30,8 @@ _COMMON = frozenset(
 
 #: Stands in a note before the point.
 _POINT = " @"
+#: The first bytes of a program that needs no interpreter.
+_ELF = b"\x7fELF"
 
 
 class BaseRuntime(ABC):
@@ -116,3 +119,48 @@ def inherit(
 def server_environment(server: McpServerConfig, run_dir: Path) -> dict[str, str]:
     """Return the environment of an MCP server that the CLI starts."""
     return {**server.env, "REMOTECLAW_SIDE_EFFECTS_FILE": str(run_dir / SIDE_EFFECTS_FILE)}
+
+
+def find_program(command: str, *, path: str | None, natives: Sequence[str] = ()) -> str | None:
+    """Return the program that a command means; None if it is not installed.
+
+    npm puts a script on PATH that starts the real program: that costs memory and time, and a signal
+    to the script leaves the program running. So the program itself is started where it lies beside.
+    `natives` are patterns of where the real program lies within `node_modules`, the best first.
+    """
+    found = shutil.which(command, path=path)
+    return found and (_native(found, natives) or found)
+
+
+def _native(found: str, natives: Sequence[str]) -> str | None:
+    script = Path(os.path.realpath(found))
+    if not natives or _is_native(script):
+        return None
+    for modules in _modules(script):
+        for pattern in natives:
+            for program in sorted(modules.glob(pattern)):
+                if os.access(program, os.X_OK) and _is_native(program):
+                    return str(program)
+    return None
+
+
+def _modules(script: Path) -> Iterator[Path]:
+    """Yield the directories in which npm may have put what a script's package needs.
+
+    A script that lies elsewhere is the user's own, and is started as it is.
+    """
+    if "node_modules" not in script.parts:
+        return
+    for directory in script.parents:
+        if directory.name == "node_modules":
+            yield directory
+        elif (directory / "node_modules").is_dir():
+            yield directory / "node_modules"
+
+
+def _is_native(program: Path) -> bool:
+    try:
+        with program.open("rb") as file:
+            return file.read(len(_ELF)) == _ELF
+    except OSError:
+        return False

@@ -21,8 +21,7 @@ from remoteclaw.runtimes.codex_rollouts import (
     thread_in,
 )
 from remoteclaw.runtimes.codex_thread import server_of
-from remoteclaw.runtimes.terminal import RecordTranscript
-from remoteclaw.runtimes.terminal_notes import NotedWatch, TerminalNotes
+from remoteclaw.runtimes.terminal import NotedWatch, RecordTranscript, TerminalNotes
 
 #: The variable by which its process is known: its run directory.
 MARK = "REMOTECLAW_TERMINAL"

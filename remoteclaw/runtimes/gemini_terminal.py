@@ -14,7 +14,7 @@ from remoteclaw.host.files import write_new
 from remoteclaw.protocols import Activity, AgentSpec, Launch
 from remoteclaw.runtimes.gemini_chats import GeminiTranscript, chat_files, is_resumable
 from remoteclaw.runtimes.gemini_launch import common_options, environment_of
-from remoteclaw.runtimes.terminal_notes import NotedWatch, TerminalNotes
+from remoteclaw.runtimes.terminal import NotedWatch, TerminalNotes
 from remoteclaw.runtimes.wire import UUID
 
 #: What the sign at the beginning of its title says.

@@ -22,8 +22,7 @@ from remoteclaw.runtimes.base import server_environment
 from remoteclaw.runtimes.local_http import LocalServer
 from remoteclaw.runtimes.opencode_config import configured, with_configuration
 from remoteclaw.runtimes.opencode_store import OpencodeTranscript, begun_with
-from remoteclaw.runtimes.terminal import telling
-from remoteclaw.runtimes.terminal_notes import NotedWatch, TerminalNotes
+from remoteclaw.runtimes.terminal import NotedWatch, TerminalNotes, telling
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
 USER = "opencode"

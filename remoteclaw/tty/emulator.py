@@ -1,13 +1,13 @@
 """The emulated terminal: what the library is asked and told, in the C that it speaks."""
 
 import functools
+import re
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
 from remoteclaw.tty.frames import TITLE, Style, plain
 from remoteclaw.tty.ghostty import check, library, new, type_of
-from remoteclaw.tty.replies import allowed
 
 #: Most bytes of a text for the clipboard, of a sequence that is not known, of one that is being
 #: received, of answers to one feed; most things said that wait to be taken.
@@ -18,6 +18,24 @@ ANSWERS: Final = 65536
 SAID: Final = 256
 #: What OSC 10 and 11 are answered with. Viewers have colours of their own.
 FOREGROUND, BACKGROUND = (0xE6, 0xE6, 0xE6), (0x12, 0x12, 0x12)
+#: The answers that a terminal may give its program.
+#: Device attributes; status and cursor position; name and version; modes; kitty's keyboard flags;
+#: the colours of text, background and palette; capabilities. Each holds digits and names that the
+#: emulator has chosen, never text of the program: what is answered is as good as typed.
+_ALLOWED = re.compile(
+    rb"""(?:
+      \x1b\[[?>][0-9;]{1,40}c
+    | \x1bP!\|[0-9A-F]{8}\x1b\\
+    | \x1b\[0n
+    | \x1b\[\??[0-9]{1,5};[0-9]{1,5}(?:;[0-9])?R
+    | \x1bP>\|libghostty[ -~]{0,30}\x1b\\
+    | \x1b\[\??[0-9]{1,5};[0-4]\$y
+    | \x1b\[\?[0-9]{1,3}u
+    | \x1b\](?:1[01]|4;[0-9]{1,3});rgb:[0-9a-f]{4}(?:/[0-9a-f]{4}){2}(?:\x07|\x1b\\)
+    | \x1bP[01]\+r[0-9A-Fa-f=;]{0,2000}\x1b\\
+    )+""",
+    re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +72,7 @@ class Heard:
 
     def answer(self, data: bytes) -> None:
         """Keep what the program is to be answered, if it may be."""
-        if self._size + len(data) <= ANSWERS and allowed(data):
+        if self._size + len(data) <= ANSWERS and _ALLOWED.fullmatch(data):
             self._answers.append(data)
             self._size += len(data)
 

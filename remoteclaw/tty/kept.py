@@ -1,12 +1,20 @@
-"""The state that a gateway leaves with a holder for the next gateway.
+"""The state that a gateway leaves with a holder for the next gateway, and the last screen of all.
 
 The picture of the screen tells how it looks. What the program has said of itself, and whether
 something was typed and not sent, come before it.
 """
 
+import base64
+import binascii
+import contextlib
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import orjson
+
+from remoteclaw.holder.terminal_client import ENDED
+from remoteclaw.tty.picture import PictureUnreadable
+from remoteclaw.tty.screen import Screen
 
 _MARK = b"RCK1 "
 
@@ -46,3 +54,24 @@ class Kept:
             return cls(rest[int(size) :], said, bool(head["draft"]), int(waits), bool(is_waiting))
         except (ValueError, KeyError, AttributeError, TypeError):
             return cls()
+
+
+def last_screen(directory: Path) -> Screen | None:
+    """Return the last screen of a terminal that has ended; None if nothing is left.
+
+    Its host keeps it for an hour.
+    """
+    try:
+        left = orjson.loads((directory / ENDED).read_bytes())
+        cols, rows, end = left["cols"], left["rows"], left["offset"]
+        picture, tail = (base64.b64decode(left[name]) for name in ("picture", "tail"))
+        printed_since = end - left["pictureOffset"] if picture else end
+    except (OSError, LookupError, TypeError, ValueError, binascii.Error):
+        return None
+    screen = None
+    with contextlib.suppress(PictureUnreadable):
+        kept = Kept.decode(picture)
+        screen = Screen.restored(kept.picture, cols, rows) if kept.picture else None
+    screen = screen or Screen(cols, rows)
+    screen.feed(tail[-printed_since:] if printed_since else b"")
+    return screen

@@ -310,7 +310,6 @@ MUTANTS = (
         before="client.getdel",
         after="client.get",
         test="test_a_link_is_good_once",
-        within="logins",
     ),
     Mutant(
         "sessions that wait before those that run",

@@ -131,14 +131,14 @@ MUTANTS = (
     ),
     Mutant(
         "an answer with what the program has asked for",
-        before="if self._size + len(data) <= ANSWERS and allowed(data):",
+        before="if self._size + len(data) <= ANSWERS and _ALLOWED.fullmatch(data):",
         after="if self._size + len(data) <= ANSWERS:",
         test="test_the_program_gets_the_answers_that_are_allowed",
     ),
     Mutant(
         "answers without end",
-        before="if self._size + len(data) <= ANSWERS and allowed(data):",
-        after="if allowed(data):",
+        before="if self._size + len(data) <= ANSWERS and _ALLOWED.fullmatch(data):",
+        after="if _ALLOWED.fullmatch(data):",
         test="test_the_program_gets_the_answers_that_are_allowed",
     ),
     Mutant(

@@ -16,7 +16,7 @@ from remoteclaw.protocols import AgentSpec, Launch
 from remoteclaw.runtimes.local_http import MOST_BYTES
 from remoteclaw.runtimes.opencode import OpencodeRuntime
 from remoteclaw.runtimes.opencode_terminal import OpencodeTerminal, OpencodeWatch
-from remoteclaw.runtimes.terminal_notes import TerminalNotes
+from remoteclaw.runtimes.terminal import TerminalNotes
 from remoteclaw.tty.input import cleaned
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess

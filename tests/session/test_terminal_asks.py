@@ -17,7 +17,7 @@ from remoteclaw.fleet.terminal_state import Held
 from remoteclaw.fleet.terminal_turn import TerminalTurn
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.runtimes.opencode_terminal import OpencodeWatch
-from remoteclaw.runtimes.terminal_notes import TerminalNotes
+from remoteclaw.runtimes.terminal import TerminalNotes
 from remoteclaw.session.terminal_asks import TerminalAsks
 from tests.support.leases import acquire
 from tests.support.opencode import MAIN, Server

@@ -1,19 +1,26 @@
 """Handlers of the methods about the fleet as a whole."""
 
 import asyncio
+import os
+import socket
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
 
 from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
+from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.adapters import AccountState, accounts_here
 from remoteclaw.fleet.deadletters import DeadLetter
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
-from remoteclaw.gateway import doctor
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.page.chats import CHANNEL
 from remoteclaw.holder.runs import warm_agents
+from remoteclaw.host.process import run_to_end
 from remoteclaw.messages import DEFAULT_ACCOUNT
 from remoteclaw.tools import fleet as contract
 from remoteclaw.tools.base import NoParams
@@ -22,6 +29,16 @@ from remoteclaw.tools.base import NoParams
 MOST_SESSIONS = 50
 #: How much of a dead letter's text is shown, in characters.
 MOST_CHARS = 300
+#: How long the doctor may take, in seconds: a call has 120. A CLI that hangs costs it 20.
+EXAMINE_S = 110.0
+#: More than it ever prints, in bytes.
+MOST_BYTES = 1_000_000
+#: -P, so that no file of the directory in which the gateway was started is taken for a module.
+DOCTOR = (sys.executable, "-P", "-m", "remoteclaw.cli", "doctor", "--json")
+_FINDINGS = TypeAdapter(tuple[contract.Finding, ...])
+
+#: What runs, by its state directory: who asks meanwhile waits for the same.
+_running: dict[Path, asyncio.Task[contract.DoctorResult]] = {}
 
 
 async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
@@ -161,11 +178,33 @@ async def _drop(call: Call, params: contract.LetterParams) -> contract.Dropped:
     return contract.Dropped(id=params.id)
 
 
-# -- the doctor ------------------------------------------------------------------------------------
+# -- the doctor: the command itself, since it starts agent CLIs and waits for them -----------------
 
 
 async def _doctor(call: Call, _params: NoParams) -> contract.DoctorResult:
-    return await doctor.examined(call.home)
+    home = call.home
+    task = _running.get(home.path)
+    if task is None:
+        task = _running[home.path] = asyncio.create_task(_examine(home))
+        task.add_done_callback(lambda _: _running.pop(home.path))
+    return await asyncio.shield(task)
+
+
+async def _examine(home: Home) -> contract.DoctorResult:
+    env = {**os.environ, "REMOTECLAW_HOME": str(home.path)}
+    try:
+        _, printed = await run_to_end(DOCTOR, env=env, timeout_s=EXAMINE_S, most_bytes=MOST_BYTES)
+        findings = _FINDINGS.validate_json(printed)
+    except TimeoutError:
+        raise _refused(f"took longer than {EXAMINE_S:.0f} s") from None
+    except (OSError, ValidationError) as error:
+        raise _refused(f"failed ({type(error).__name__})") from None
+    return contract.DoctorResult(host=socket.gethostname(), at_ms=now_ms(), findings=findings)
+
+
+def _refused(what: str) -> CallRefused:
+    where = socket.gethostname()
+    return CallRefused("UNAVAILABLE", f"The doctor {what}: run `remoteclaw doctor` on {where}.")
 
 
 HANDLERS: Mapping[str, Handler] = {
