@@ -24,7 +24,7 @@ from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.doors import gateway_process
 from tests.support.servers import Server, installed_servers, running_server
-from tests.support.stack import Stack
+from tests.support.stack import Stack, running_stack
 from tests.support.telegram import Telegram, TelegramBot
 
 #: Set before a release: run the tests that are marked `thorough`, too.
@@ -153,11 +153,8 @@ async def fleet(any_client: Callable[[], Redis]) -> AsyncIterator[Fleet]:
 @pytest.fixture
 async def stack(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stack]:
     """A Redis of the test's own and a state directory; workers are started by the test."""
-    stack = Stack(home)
-    monkeypatch.setenv("REMOTECLAW_LIFELINE", str(stack.lifeline))
-    await stack.start()
-    yield stack
-    await stack.stop()
+    async with running_stack(home, monkeypatch) as stack:
+        yield stack
 
 
 @pytest.fixture

@@ -30,6 +30,8 @@ MOST_HEAD_BYTES = 16 * 1024
 IDLE_S = 60
 #: How often a client is pinged, and how long it may take to answer, in seconds.
 PING_S = 20.0
+#: When what starts together with the gateway has the processor for itself no more.
+STARTED_S = 10.0
 #: Before a restart, how long requests are waited for that are on their way over connections made
 #: already, in seconds, and how often while one of these has asked nothing yet; and how long calls
 #: that run are given, in seconds. New connections wait meanwhile.
@@ -213,17 +215,20 @@ def _ending(app: ASGIApp, gateway: Gateway) -> ASGIApp:
 
 
 class _Mcp:
-    """The MCP door, whose import takes half a second, for which nothing else waits.
+    """The MCP door, whose import takes a second of processor time, for which nothing else waits.
 
-    Requests that come meanwhile do.
+    It is opened for the first request, which waits for it, or once the start has long passed.
     """
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._door: asyncio.Future[ASGIApp] = asyncio.get_running_loop().create_future()
+        self._is_asked = asyncio.Event()
 
     async def run(self) -> None:
         """Have the door open, until cancelled."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_asked.wait(), STARTED_S)
         module = await asyncio.to_thread(importlib.import_module, "remoteclaw.gateway.doors.mcp")
         door = module.McpDoor(self._gateway)
         async with door.running():
@@ -232,5 +237,6 @@ class _Mcp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
+        self._is_asked.set()
         door = await asyncio.shield(self._door)
         await door(scope, receive, send)

@@ -25,7 +25,7 @@ MUTANTS = (
         "an answer of the terminal that is typed twice",
         before="if answers and not is_past:\nawait self.client.write(answers)",
         after="if answers and not is_past:\n    await self.client.write(answers + answers)",
-        test="test_fifty_see_the_same_and_only_what_was_typed",
+        test="test_all_see_the_same_and_only_what_was_typed",
     ),
     Mutant(
         "a terminal that is taken from who watches",

@@ -84,7 +84,8 @@ async def faults_of(page: Page) -> AsyncIterator[str]:
     await page.set_viewport_size(PHONE)
     await page.emulate_media(color_scheme="dark")
     for _ in range(2):
-        found = await Axe().run(page)
+        is_there = await page.evaluate("'axe' in window")
+        found = await (Axe("0") if is_there else Axe()).run(page)
         if found.violations_count:
             yield f"{page.url}: {found.generate_report()}"
         await page.set_viewport_size(DESK)

@@ -6,11 +6,12 @@ import functools
 import os
 import signal
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 import tomlkit
 
 from remoteclaw.config.home import Home
@@ -277,6 +278,16 @@ class Stack:
             return next((s.detail or s.name for s in outcome.steps if s.name == step), None)
 
         return str(await eventually(detail, within_s=within_s))
+
+
+@contextlib.asynccontextmanager
+async def running_stack(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stack]:
+    """Have a stack run, also for what is called in this process."""
+    stack = Stack(home)
+    monkeypatch.setenv("REMOTECLAW_LIFELINE", str(stack.lifeline))
+    await stack.start()
+    yield stack
+    await stack.stop()
 
 
 @functools.cache

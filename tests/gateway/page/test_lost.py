@@ -89,7 +89,7 @@ TO_THE_TOP = """it => {
 }"""
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def network(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Network]:
     """A gateway that gives a sign of life each second, and what is before it."""
     for module in (gateway_module, ws):

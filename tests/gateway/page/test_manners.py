@@ -166,6 +166,7 @@ async def test_a_person_replies_reacts_and_hears_each_answer_once(
         reply = page.locator(".message.own").last
         await expect(reply.locator(".quote")).to_contain_text("RemoteClaw's demo agent")
         await expect(page.locator(".quoted")).to_be_hidden()
+        await expect(heard).to_contain_text("message 2 of our conversation")
         for emoji, shown in (("👍", "👍"), ("🎉", "🎉"), ("🎉", "")):
             await answer.get_by_role("button", name="React").click()
             await answer.get_by_role("button", name=emoji).click()

@@ -55,7 +55,7 @@ def key_of(number: str) -> ec.EllipticCurvePrivateKey:
     return ec.derive_private_key(int.from_bytes(data_of(number)), ec.SECP256R1())
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def service(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PushService]:
     async with push_service(directory, monkeypatch) as service:
         yield service
