@@ -2,10 +2,11 @@
 
 import functools
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from remoteclaw.errors import RedisUnavailable
+from remoteclaw.host.terminal import login_name
 
 if TYPE_CHECKING:
     from remoteclaw.config.home import Home
@@ -61,6 +62,40 @@ def with_fleet(
             sys.exit(status)
 
     return run
+
+
+def ask(method: str, **params: Any) -> Any:
+    """Call a method of the gateway in this process, with the rights of an operator.
+
+    No gateway needs to run. The types of what is returned are those of `remoteclaw.tools`.
+    """
+    from remoteclaw.gateway.dispatch import Dispatcher
+    from remoteclaw.gateway.methods import HANDLERS
+    from remoteclaw.gateway.principals import Operator
+
+    home, config = load()
+    operator = Operator(name=login_name(), scope="admin", credential="cli")
+
+    async def run(fleet: "Fleet") -> Any:
+        dispatcher = Dispatcher(fleet, home, lambda: config, HANDLERS)
+        answer, _ = await dispatcher.call(operator, method, params)
+        return answer
+
+    return on_fleet(run)
+
+
+def ask_gateway(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Call a method of the gateway that runs here, once it is reached."""
+    import asyncio
+
+    from remoteclaw.cli.over_gateway import linked
+    from remoteclaw.config.home import Home
+
+    async def run() -> dict[str, Any]:
+        async with linked(Home.default(), ("health", {})) as (link, _):
+            return await link.ask(method, params)
+
+    return asyncio.run(run())
 
 
 def require_running(home: "Home", config: "Config") -> None:

@@ -1,11 +1,12 @@
 """The commands `asks`: what agents ask people for."""
 
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+import functools
+import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from remoteclaw.cli.access import load, with_fleet
+from remoteclaw.cli.access import ask
 from remoteclaw.cli.output import (
     age,
     clock,
@@ -16,16 +17,18 @@ from remoteclaw.cli.output import (
     facts,
     json_option,
     listing,
+    plain,
+    short_id,
 )
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
-    from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.request import Answered, Request, Verdict
+    from remoteclaw.tools.asks import Ask
 
 HEADS = ("REQUEST", "STATE", "AGE", "UNTIL", "SESSION", "AGENT", "TOOL")
 #: How much of what would be done is in a list, in characters.
 MOST_LISTED = 120
+_plain = functools.partial(plain, session_key="session")
 
 
 @click.group()
@@ -39,59 +42,29 @@ def asks() -> None:
 @asks.command("list")
 @click.option("--all", "is_all", is_flag=True, help="Also those that can't be answered any more.")
 @json_option
-@with_fleet
-async def list_asks(fleet: "Fleet", is_all: bool, as_json: bool) -> None:
+def list_asks(is_all: bool, as_json: bool) -> None:
     """List the requests that wait for an answer, oldest first."""
     listing(
-        await (fleet.asks.all() if is_all else fleet.asks.waiting()),
+        ask("asks.list", all=is_all).asks,
         as_json=as_json,
         plain=_plain,
         heads=(*HEADS, "ANSWER", "WHAT") if is_all else (*HEADS, "WHAT"),
-        row=lambda request: _row(request, is_all=is_all),
+        row=functools.partial(_row, is_all=is_all),
         narrows="WHAT",
         empty="No agent has asked for anything." if is_all else "No request waits for an answer.",
     )
 
 
-def _plain(request: "Request") -> dict[str, Any]:
-    answer = request.answer
-    return {
-        "id": request.id,
-        "session": str(request.session),
-        "agent": request.session.agent,
-        "tool": request.tool,
-        "what": request.what,
-        "is_question": request.is_question,
-        "choices": list(request.choices),
-        "is_multiple": request.is_multiple,
-        "where": request.where,
-        "chat": str(request.chat) if request.chat else None,
-        "unshown": request.unshown or None,
-        "people": list(request.people),
-        "state": request.state,
-        "asked_ms": request.asked_ms,
-        "until_ms": request.until_ms if request.can_pass else None,
-        "answer": {**asdict(answer), "words": _words(answer)} if answer else None,
-    }
-
-
-def _words(answer: "Answered") -> str:
-    """Return what somebody has answered: it may be a key that an agent has asked for."""
-    from remoteclaw.bridge.scrubber import Scrubber
-
-    return Scrubber().text(answer.words, len(answer.words))
-
-
-def _row(request: "Request", *, is_all: bool) -> tuple[object, ...]:
+def _row(request: "Ask", *, is_all: bool) -> tuple[object, ...]:
     answer = request.answer
     answered = f"{answer.verdict}, by {answer.by}" if answer else ""
     return (
         request.id,
         request.state,
         age(request.asked_ms),
-        clock(request.until_ms) if request.can_pass else "",
-        request.session.sid[:8],
-        request.session.agent,
+        clock(request.until_ms) if request.until_ms else "",
+        short_id(request.session_key),
+        request.agent,
         request.tool,
         *((answered,) if is_all else ()),
         one_line(request.what, most=MOST_LISTED),
@@ -101,11 +74,9 @@ def _row(request: "Request", *, is_all: bool) -> tuple[object, ...]:
 @asks.command("show")
 @click.argument("request")
 @json_option
-@with_fleet
-async def show_ask(fleet: "Fleet", request: str, as_json: bool) -> None:
+def show_ask(request: str, as_json: bool) -> None:
     """Show all of what is asked for, and what came of it."""
-    found = await fleet.asks.named(request)
-    found = replace(found, what=await fleet.asks.whole(found))
+    found: Ask = ask("asks.show", id=request)
     if as_json:
         echo_json(_plain(found))
         return
@@ -113,7 +84,7 @@ async def show_ask(fleet: "Fleet", request: str, as_json: bool) -> None:
     facts(
         {
             "request": found.id,
-            "session": found.session,
+            "session": found.session_key,
             "tool": found.tool,
             "in": found.where,
             "for": ", ".join(found.people) or "nobody",
@@ -121,9 +92,9 @@ async def show_ask(fleet: "Fleet", request: str, as_json: bool) -> None:
             "asked in": found.chat,
             "not shown": found.unshown,
             "state": found.state,
-            "until": clock(found.until_ms) if found.can_pass else "",
+            "until": found.until_ms and clock(found.until_ms),
             "answer": answer and f"{answer.verdict}, by {answer.by} at {clock(answer.at_ms)}",
-            "because": answer and _words(answer),
+            "because": answer and answer.words,
         }
     )
     echo("")
@@ -137,10 +108,7 @@ async def show_ask(fleet: "Fleet", request: str, as_json: bool) -> None:
 @click.option(
     "--words", default="", help="The answer to a question, or the numbers of its choices."
 )
-@with_fleet
-async def answer_ask(
-    fleet: "Fleet", request: str, verdict: "Verdict", reason: str, words: str
-) -> int:
+def answer_ask(request: str, verdict: str, reason: str, words: str) -> None:
     """Allow what is asked for, once or for the conversation, or deny it.
 
     A question is answered with `words` and --words TEXT. A plan is approved with `once`, or with
@@ -148,15 +116,13 @@ async def answer_ask(
 
     The first answer counts.
     """
-    from remoteclaw.commands.answers import answer_as_operator
-
     if reason and verdict != "deny":
         raise click.UsageError("--reason is for deny.")
     if bool(words) != (verdict == "words"):
         raise click.UsageError("--words is for `words`, which needs it.")
-    told = await answer_as_operator(fleet, *load(), request, verdict, words or reason)
+    told = ask("asks.answer", id=request, verdict=verdict, reason=words or reason)
     if told.counts:
-        echo(told.text)
-        return 0
-    complain(told.text)
-    return 1
+        echo(told.detail)
+    else:
+        complain(told.detail)
+        sys.exit(1)

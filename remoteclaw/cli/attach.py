@@ -66,24 +66,17 @@ def attach(
     import asyncio
 
     from remoteclaw.attach.far import Target
+    from remoteclaw.cli.over_gateway import gateway_at
+    from remoteclaw.config.home import Home
 
     target = Target(session=session, agent=agent, name=name, prompt=prompt)
-    address, token = _gateway(url)
+    address, token = gateway_at(url, Home.default(), scope="terminal")
     if not (session or agent or url):
         target = _here(target)
     end = asyncio.run(_attach(address, token, target, is_reader=read_only))
     if end.words:
         (complain if end.status else echo)(end.words)
     sys.exit(end.status)
-
-
-def _gateway(url: str | None) -> "tuple[Address, str]":
-    from remoteclaw.cli.over_gateway import far_gateway, own_gateway
-    from remoteclaw.config.home import Home
-
-    if url:
-        return far_gateway(url, scope="terminal")
-    return own_gateway(Home.default(), "name a gateway on another machine with --url")
 
 
 def _here(target: "Target") -> "Target":

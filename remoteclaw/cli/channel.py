@@ -1,12 +1,13 @@
 """Commands for channels: `channel add`, `channel run` and `channel list`."""
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
-from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.access import load, on_fleet, with_fleet
 from remoteclaw.cli.edge import leave_event
-from remoteclaw.cli.output import echo, echo_json, json_option, table
+from remoteclaw.cli.output import echo, json_option, listing
 from remoteclaw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -94,18 +95,16 @@ def _missing(name: str) -> str:
 
 @channel.command("list")
 @json_option
-def list_channels(as_json: bool) -> None:
+@with_fleet
+async def list_channels(fleet: "Fleet", as_json: bool) -> None:
     """List the accounts of the configuration, and whether each works."""
+    from remoteclaw.fleet.adapters import accounts_here
 
-    async def run(fleet: "Fleet") -> list[dict[str, Any]]:
-        from remoteclaw.fleet.adapters import accounts_here
-
-        _, config = load()
-        return [each.plain() for each in await accounts_here(fleet, config)]
-
-    found = on_fleet(run)
-    if as_json:
-        echo_json(found)
-        return
-    rows = ((each["account"], each["state"], each["name"], each["problem"]) for each in found)
-    table(("ACCOUNT", "STATE", "NAME", "PROBLEM"), rows, empty=NOTHING)
+    listing(
+        await accounts_here(fleet, load()[1]),
+        as_json=as_json,
+        plain=asdict,
+        heads=("ACCOUNT", "STATE", "NAME", "PROBLEM"),
+        row=lambda one: (one.account, one.state, one.name, one.problem),
+        empty=NOTHING,
+    )

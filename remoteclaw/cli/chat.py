@@ -51,7 +51,7 @@ def chat(session: str | None, agent: str | None, url: str | None) -> None:
 
     home = Home.default()
     target = Target(agent=agent, session=session)
-    talk = _far(home, url, target) if url else chat_here(home, target)
+    talk = chat_with(home, target, url)
     echo_words(HINT)
     echo("")
     asyncio.run(until_told(talk))
@@ -68,26 +68,12 @@ async def until_told(chat: "Chat") -> None:
         await chat.run()
 
 
-def chat_here(home: "Home", target: "Target") -> "Chat":
-    """Return a chat with the gateway of this state directory."""
+def chat_with(home: "Home", target: "Target", url: str | None = None) -> "Chat":
+    """Return a chat with the gateway at a URL, or else with that of this state directory."""
     from remoteclaw.chat.app import Chat
-    from remoteclaw.cli.over_gateway import own_gateway
+    from remoteclaw.cli.over_gateway import gateway_at
 
-    address, token = own_gateway(home, "name a gateway on another machine with --url")
-    return Chat(
-        address,
-        token,
-        target=target,
-        downloads=home.downloads,
-        history=home.path / "chat-history",
-    )
-
-
-def _far(home: "Home", url: str, target: "Target") -> "Chat":
-    from remoteclaw.chat.app import Chat
-    from remoteclaw.cli.over_gateway import far_gateway
-
-    address, token = far_gateway(url, scope="admin")
+    address, token = gateway_at(url, home, scope="admin")
     return Chat(
         address,
         token,

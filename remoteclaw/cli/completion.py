@@ -1,5 +1,7 @@
 """Completion of names in a shell: agents and sessions."""
 
+from typing import Any
+
 import click
 from click.shell_completion import CompletionItem
 
@@ -29,24 +31,15 @@ def complete_sessions(
 
     The gateway that runs here is asked; without one there are none.
     """
-    import asyncio
+    from remoteclaw.cli.access import ask_gateway
 
-    from remoteclaw.cli.over_gateway import linked
-    from remoteclaw.config.home import Home
-
-    async def ask() -> list[CompletionItem]:
-        opening = ("sessions.list", {"limit": MOST_OFFERED})
-        async with linked(Home.default(), opening) as (_, told):
-            return [
-                CompletionItem(
-                    each.get("label") or each["id"][:8], help=each.get("title") or each["key"]
-                )
-                for each in told["sessions"]
-            ]
-
-    offered: list[CompletionItem] = []
+    newest: list[dict[str, Any]] = []
     try:
-        offered = asyncio.run(ask())
+        newest = ask_gateway("sessions.list", {"limit": MOST_OFFERED})["sessions"]
     except* (RemoteClawError, OSError):
         pass
+    offered = [
+        CompletionItem(each.get("label") or each["id"][:8], help=each.get("title") or each["key"])
+        for each in newest
+    ]
     return [item for item in offered if str(item.value).startswith(begun)]

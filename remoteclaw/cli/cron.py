@@ -1,4 +1,4 @@
-"""Commands for cron jobs: `cron`. They call as the gateway's operators do."""
+"""Commands for cron jobs: `cron`."""
 
 import re
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.access import ask
 from remoteclaw.cli.output import (
     clock,
     complain,
@@ -15,13 +15,11 @@ from remoteclaw.cli.output import (
     facts,
     json_option,
     listing,
+    short_id,
     table,
 )
 from remoteclaw.errors import NotFound
-from remoteclaw.host.terminal import login_name
 
-#: What `_ask` returns is validated by the gateway: the types are those of `remoteclaw.tools.cron`,
-#: which is imported when a command runs.
 RUN_HEADS = ("JOB", "DUE", "STATUS", "TOOK", "MESSAGE")
 
 
@@ -70,17 +68,24 @@ def _changes(options: dict[str, Any]) -> dict[str, Any]:
 @json_option
 def list_jobs(as_json: bool) -> None:
     """List the jobs: when each is due next, how its last run ended."""
-    jobs = _ask("cron.list").jobs
+    jobs = ask("cron.list").jobs
     listing(
         jobs,
         as_json=as_json,
         plain=_plain,
         heads=("JOB", "NEXT", "LAST", "SCHEDULE", "SESSION", "NAME"),
-        row=lambda job: (job.id, _next(job), _last(job), _words(job), _sid(job), job.name),
+        row=lambda job: (
+            job.id,
+            _next(job),
+            _last(job),
+            _words(job),
+            short_id(job.session_key),
+            job.name,
+        ),
         empty="There are no cron jobs: `remoteclaw cron add` makes one.",
         narrows="SCHEDULE",
     )
-    if jobs and _ask("cron.status").scheduler == "absent":
+    if jobs and ask("cron.status").scheduler == "absent":
         complain("No scheduler runs: start `remoteclaw up`, or `remoteclaw sweep`.")
 
 
@@ -90,7 +95,7 @@ def list_jobs(as_json: bool) -> None:
 def show_job(job: str, as_json: bool) -> None:
     """Show a job and its last runs."""
     found = _named(job)
-    runs = _ask("cron.runs", limit=5, jobId=found.id).runs
+    runs = ask("cron.runs", limit=5, jobId=found.id).runs
     if as_json:
         echo_json({**_plain(found), "runs": [_plain(run) for run in runs]})
         return
@@ -125,7 +130,7 @@ def add_job(session: str, paused: bool, **options: Any) -> None:
     job = _changes(options)
     if "schedule" not in job:
         raise click.UsageError("Say when: one of --at, --every and --cron.")
-    made = _ask("cron.add", job={**job, "sessionKey": session, "enabled": not paused}).job
+    made = ask("cron.add", job={**job, "sessionKey": session, "enabled": not paused}).job
     echo(made.id)
     _print_next(made, "It is due first on")
 
@@ -162,14 +167,14 @@ def resume_job(job: str) -> None:
 @click.option("--force", is_flag=True, help="Also while a run of it is unfinished.")
 def run_job(job: str, force: bool) -> None:
     """Run a job now; it is due next as before. Prints the run's name."""
-    echo(_ask("cron.run", jobId=_id_of(job), force=force).run_id)
+    echo(ask("cron.run", jobId=_id_of(job), force=force).run_id)
 
 
 @cron.command("remove")
 @_of_job
 def remove_job(job: str) -> None:
     """Remove a job."""
-    is_gone = _ask("cron.remove", jobId=_id_of(job)).removed
+    is_gone = ask("cron.remove", jobId=_id_of(job)).removed
     echo("It is gone." if is_gone else "There was no such job.")
 
 
@@ -180,7 +185,7 @@ def remove_job(job: str) -> None:
 @json_option
 def list_runs(job: str | None, limit: int, as_json: bool) -> None:
     """List the runs of one job or of all, newest first."""
-    runs = _ask("cron.runs", limit=limit, **({"jobId": _id_of(job)} if job else {})).runs
+    runs = ask("cron.runs", limit=limit, **({"jobId": _id_of(job)} if job else {})).runs
     empty = "No job has run yet."
     listing(runs, as_json=as_json, plain=_plain, heads=RUN_HEADS, row=_run_row, empty=empty)
 
@@ -190,7 +195,7 @@ def list_runs(job: str | None, limit: int, as_json: bool) -> None:
 
 
 def _update(job: str, updates: dict[str, Any]) -> None:
-    _print_next(_ask("cron.update", jobId=_id_of(job), updates=updates).job, "It is due next on")
+    _print_next(ask("cron.update", jobId=_id_of(job), updates=updates).job, "It is due next on")
 
 
 def _id_of(job: str) -> str:
@@ -200,7 +205,7 @@ def _id_of(job: str) -> str:
 
 def _named(job: str) -> Any:
     """Return the job with a name, an id, or an id that begins so."""
-    jobs = _ask("cron.list").jobs
+    jobs = ask("cron.list").jobs
     found = [each for each in jobs if job in (each.id, each.name)]
     found = found or [each for each in jobs if job and each.id.startswith(job)]
     if len(found) == 1:
@@ -209,26 +214,6 @@ def _named(job: str) -> Any:
     if found:
         raise NotFound(f"{job!r} fits {len(found)} cron jobs: give its id; {listed}.")
     raise NotFound(f"There is no cron job {job!r}: {listed}.")
-
-
-def _ask(method: str, **params: Any) -> Any:
-    """Call a method of the gateway in this process, with the rights of an operator."""
-    from remoteclaw.fleet import Fleet
-    from remoteclaw.gateway.dispatch import Dispatcher
-    from remoteclaw.gateway.methods.cron import HANDLERS
-    from remoteclaw.gateway.principals import Operator
-    from remoteclaw.tools.catalog import METHODS
-
-    home, config = load()
-    methods = {name: METHODS[name] for name in HANDLERS}
-    operator = Operator(name=login_name(), scope="admin", credential="cli")
-
-    async def run(fleet: Fleet) -> Any:
-        dispatcher = Dispatcher(fleet, home, lambda: config, HANDLERS, methods=methods)
-        answer, _ = await dispatcher.call(operator, method, params)
-        return answer
-
-    return on_fleet(run)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -260,12 +245,6 @@ def _next(job: Any) -> str:
 
 def _last(job: Any) -> str:
     return "running" if job.is_running else job.last_status or ""
-
-
-def _sid(job: Any) -> str:
-    from remoteclaw.messages import SessionKey
-
-    return SessionKey.parse(job.session_key).sid[:8]
 
 
 def _words(job: Any) -> str:

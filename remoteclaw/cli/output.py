@@ -8,12 +8,15 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from remoteclaw.clock import in_words, now_ms
 from remoteclaw.host.terminal import in_a_line, one_line, printable
+
+if TYPE_CHECKING:
+    from remoteclaw.tools.base import Result
 
 #: The widest cell of a table, in characters; the last column has any width.
 MOST_CELL = 60
@@ -53,6 +56,15 @@ def echo_text(text: str) -> None:
 def echo_json(data: Any) -> None:
     """Print data as JSON."""
     echo_text(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def plain(result: "Result", **renamed: str) -> dict[str, Any]:
+    """Return what a method of the gateway has returned as JSON, by its attributes' names.
+
+    `renamed` are those that are called otherwise here.
+    """
+    told = result.model_dump(mode="json", by_alias=False)
+    return {renamed.get(name, name): value for name, value in told.items()}
 
 
 def listing(
@@ -158,6 +170,13 @@ def facts(about: Mapping[str, object]) -> None:
     width = max(map(len, known), default=0)
     for name, value in known.items():
         echo(f"{name:<{width}}  {value}")
+
+
+def short_id(session_key: str) -> str:
+    """Return the start of the id of the session with a key, as lists have it."""
+    from remoteclaw.messages import SessionKey
+
+    return SessionKey.parse(session_key).sid[:8]
 
 
 def age(at_ms: int) -> str:

@@ -46,11 +46,13 @@ def own_gateway(
     return Address(sockets=home.gateways), owners.read()
 
 
-def far_gateway(url: str, *, scope: str) -> tuple[Address, str]:
-    """Return a gateway on another machine, and the token for it in the environment.
+def gateway_at(url: str | None, home: "Home", *, scope: str) -> tuple[Address, str]:
+    """Return a gateway on another machine with the token in the environment, or else our own.
 
     `scope` is what the token needs. Raises `GatewayMissing` without one.
     """
+    if not url:
+        return own_gateway(home, "name a gateway on another machine with --url")
     token = os.environ.get("REMOTECLAW_GATEWAY_TOKEN", "").strip()
     if not token:
         raise GatewayMissing(

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import on_fleet
-from remoteclaw.cli.output import clock, echo, echo_json, json_option, table
+from remoteclaw.cli.access import with_fleet
+from remoteclaw.cli.output import clock, echo, json_option, listing
 from remoteclaw.errors import NotFound
 from remoteclaw.host.terminal import one_line
 
@@ -20,62 +20,56 @@ def pairing() -> None:
 
 @pairing.command("list")
 @json_option
-def list_pairings(as_json: bool) -> None:
+@with_fleet
+async def list_pairings(fleet: "Fleet", as_json: bool) -> None:
     """List who was let in by a code, and who asks for it."""
-
-    async def run(fleet: "Fleet") -> None:
-        found: list[dict[str, Any]] = [
-            {"code": one.code, "id": one.id, "name": one.name, "by": "", "at_ms": one.at_ms}
-            | {"account": f"{one.provider}/{one.account}", "state": "asks"}
-            for one in await fleet.pairings.requests()
-        ]
-        found += [
-            {"code": "", "id": one.id, "name": one.name, "by": one.by, "at_ms": one.at_ms}
-            | {"account": f"{one.provider}/{one.account}", "state": "may write"}
-            for one in await fleet.pairings.list()
-        ]
-        if as_json:
-            echo_json(found)
-            return
-        names = ("account", "state", "id", "name", "code", "by")
-        rows = ([*(str(one[name]) for name in names), clock(one["at_ms"])] for one in found)
-        heads = ("ACCOUNT", "STATE", "ID", "NAME", "CODE", "LET IN BY", "SINCE")
-        table(heads, rows, empty="Nobody was let in by a code, and nobody asks for it.")
-
-    on_fleet(run)
+    found: list[dict[str, Any]] = [
+        {"code": one.code, "id": one.id, "name": one.name, "by": "", "at_ms": one.at_ms}
+        | {"account": f"{one.provider}/{one.account}", "state": "asks"}
+        for one in await fleet.pairings.requests()
+    ]
+    found += [
+        {"code": "", "id": one.id, "name": one.name, "by": one.by, "at_ms": one.at_ms}
+        | {"account": f"{one.provider}/{one.account}", "state": "may write"}
+        for one in await fleet.pairings.list()
+    ]
+    names = ("account", "state", "id", "name", "code", "by")
+    listing(
+        found,
+        as_json=as_json,
+        plain=dict,
+        heads=("ACCOUNT", "STATE", "ID", "NAME", "CODE", "LET IN BY", "SINCE"),
+        row=lambda one: (*(str(one[name]) for name in names), clock(one["at_ms"])),
+        empty="Nobody was let in by a code, and nobody asks for it.",
+    )
 
 
 @pairing.command("approve")
 @click.argument("code")
-def approve_pairing(code: str) -> None:
+@with_fleet
+async def approve_pairing(fleet: "Fleet", code: str) -> None:
     """Let in who was told CODE. Ask them for it: a name can be anybody's."""
     from remoteclaw.commands.pairing import UNKNOWN, approve
 
-    async def run(fleet: "Fleet") -> None:
-        request = await approve(fleet, code, by="the command line")
-        if request is None:
-            raise NotFound(UNKNOWN)
-        who = one_line(request.name) or "No name"
-        where = f"{request.provider}/{request.account}"
-        echo(f"{who}, {one_line(request.id)} on {where}, may write from now on.")
-
-    on_fleet(run)
+    request = await approve(fleet, code, by="the command line")
+    if request is None:
+        raise NotFound(UNKNOWN)
+    who = one_line(request.name) or "No name"
+    where = f"{request.provider}/{request.account}"
+    echo(f"{who}, {one_line(request.id)} on {where}, may write from now on.")
 
 
 @pairing.command("remove")
 @click.argument("id_", metavar="ID")
 @click.option("--channel", metavar="NAME", help="On that channel alone.")
-def remove_pairing(id_: str, channel: str | None) -> None:
+@with_fleet
+async def remove_pairing(fleet: "Fleet", id_: str, channel: str | None) -> None:
     """Let in a person or a group no more, by the platform's ID."""
-
-    async def run(fleet: "Fleet") -> None:
-        removed = await fleet.pairings.remove(id_, provider=channel)
-        if not removed:
-            raise NotFound(
-                f"Nobody with the id {id_!r} was let in by a code; owners and `allow` are in the "
-                "configuration."
-            )
-        for one in removed:
-            echo(f"{one_line(one.id)} on {one.provider}/{one.account} may not write any more.")
-
-    on_fleet(run)
+    removed = await fleet.pairings.remove(id_, provider=channel)
+    if not removed:
+        raise NotFound(
+            f"Nobody with the id {id_!r} was let in by a code; owners and `allow` are in the "
+            "configuration."
+        )
+    for one in removed:
+        echo(f"{one_line(one.id)} on {one.provider}/{one.account} may not write any more.")

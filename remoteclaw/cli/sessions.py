@@ -1,13 +1,12 @@
 """The commands `sessions …`, apart from those about ended conversations and files."""
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import load, on_fleet, with_fleet
+from remoteclaw.cli.access import ask, load, with_fleet
 from remoteclaw.cli.completion import complete_sessions
-from remoteclaw.cli.output import age, clock, echo, echo_json, facts, json_option, listing
+from remoteclaw.cli.output import age, clock, echo, echo_json, facts, json_option, listing, plain
 from remoteclaw.cli.usage import cost_of, in_words
 from remoteclaw.host.terminal import one_line
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from remoteclaw.fleet.sessions import SessionView
 
 
-#: The longest label, in characters.
-MOST_LABEL = 64
 HEADS = (
     *("SESSION", "TITLE", "AGENT", "MODEL", "STATE"),
     *("WAITING", "TOKENS", "COST", "AGE", "KEY"),
@@ -228,14 +225,7 @@ def label_session(session: str, name: str | None, remove: bool) -> None:
     """
     if (name is None) != remove:
         raise click.UsageError("Say either the label's NAME or --remove.")
-    if name is not None and not (name.isprintable() and 0 < len(name) <= MOST_LABEL):
-        raise click.UsageError(f"A label has 1 to {MOST_LABEL} characters, and no controls.")
-
-    async def run(fleet: "Fleet") -> None:
-        view = await fleet.sessions.named(session)
-        await fleet.sessions.label(view, name)
-
-    on_fleet(run)
+    ask("sessions.label", sessionKey=session, label=name)
 
 
 @sessions.command("queue")
@@ -248,6 +238,7 @@ def label_session(session: str, name: str | None, remove: bool) -> None:
 )
 @click.option(
     "--debounce-ms",
+    "debounceMs",
     type=click.IntRange(0, 60_000),
     metavar="NUMBER",
     help="Milliseconds of quiet before they are collected.",
@@ -265,40 +256,32 @@ def label_session(session: str, name: str | None, remove: bool) -> None:
 )
 @click.option(
     "--gather-ms",
+    "gatherMs",
     type=click.IntRange(0, 60_000),
     metavar="NUMBER",
     help="Milliseconds of quiet in a group that talks, before an idle session answers.",
 )
 @click.option(
     "--gather-most-ms",
+    "gatherMostMs",
     type=click.IntRange(0, 60_000),
     metavar="NUMBER",
     help="How long the first message of such a burst waits at most.",
 )
 @click.option("--reset", is_flag=True, help="Take the session's own settings away.")
 @json_option
-@with_fleet
-async def queue_of_session(
-    fleet: "Fleet", /, session: str, reset: bool, as_json: bool, **settings: Any
-) -> None:
+def queue_of_session(session: str, reset: bool, as_json: bool, **settings: Any) -> None:
     """Say what becomes of messages to one busy session, or of a burst.
 
     Without options it shows that. It holds from the session's next turn on.
     """
-    from remoteclaw.config.model import QueueOverride
-
-    _, config = load()
-    wanted = {name: value for name, value in settings.items() if value is not None}
-    view = await fleet.sessions.named(session)
-    own = await fleet.sessions.change_queue(view, wanted, is_reset=reset)
-    shown = config.queue.of(view.key.provider, own)
-    holds = {name: getattr(shown, name) for name in QueueOverride.model_fields}
-    owned = own.model_dump(exclude_none=True) if own else {}
+    holds = plain(ask("sessions.queue", sessionKey=session, reset=reset, **settings))
     if as_json:
-        echo_json({**holds, "own": [*owned]})
+        echo_json(holds)
         return
+    own = holds.pop("own")
     for name, value in holds.items():
-        echo(f"{name:<14} {value}{OWN if name in owned else ''}")
+        echo(f"{name:<14} {value}{OWN if name in own else ''}")
 
 
 @sessions.command("trace")
@@ -313,26 +296,18 @@ async def trace_message(fleet: "Fleet", what: str, as_json: bool) -> None:
     is a message of RemoteClaw's own in a chat, as telegram/default/CHAT/MESSAGE: then what that
     answers.
     """
-    from remoteclaw.gateway.traces import find_message, traced
+    from remoteclaw.gateway.traces import find_message, told, traced
 
     sid, entry_id = await find_message(fleet, what)
     (outcome,) = await traced(fleet, sid, entry_id)
     view = await fleet.sessions.view(sid)
-    steps = outcome.steps
+    session = str(view.key) if view else None
     if as_json:
-        told = {
-            "reference": f"{sid[:8]}-{entry_id}",
-            "session": str(view.key) if view else None,
-            "status": outcome.status,
-            "steps": [asdict(step) for step in steps],
-            "usage": outcome.usage.plain() if outcome.usage else None,
-            "error": outcome.error,
-        }
-        echo_json(told)
+        echo_json({"session": session, **plain(told(sid, outcome))})
         return
-    echo(f"{sid[:8]}-{entry_id}  {outcome.status}  {view.key if view else ''}")
-    first = steps[0].at_ms
-    for step in steps:
+    echo(f"{sid[:8]}-{entry_id}  {outcome.status}  {session or ''}")
+    first = outcome.steps[0].at_ms
+    for step in outcome.steps:
         attempt = f"attempt {step.attempt}" if step.attempt else ""
         words = f"{clock(step.at_ms, milliseconds=True)}  {step.at_ms - first:>8} ms"
         line = f"  {words}  {step.name:<10} {attempt:<10} {one_line(step.detail)}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import with_fleet
+from remoteclaw.cli.access import ask_gateway, with_fleet
 from remoteclaw.cli.completion import complete_agents, complete_sessions
 from remoteclaw.cli.output import age, clock, echo, echo_json, echo_text, json_option, listing
 
@@ -36,7 +36,7 @@ def terminals() -> None:
 @json_option
 def list_terminals(agent: str | None, as_json: bool) -> None:
     """List the terminals that are open, and those of the last days."""
-    told = _ask("terminals.list", {"agent": agent} if agent else {})
+    told = ask_gateway("terminals.list", {"agent": agent} if agent else {})
     listing(
         told["terminals"],
         as_json=as_json,
@@ -77,7 +77,7 @@ def screen_of_terminal(session: str, as_json: bool) -> None:
 
     As JSON, with its colours, the cursor and the modes.
     """
-    told = _ask("terminals.screen", {"sid": session})
+    told = ask_gateway("terminals.screen", {"sid": session})
     if as_json:
         echo_json(told)
     else:
@@ -89,14 +89,14 @@ def screen_of_terminal(session: str, as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Also when it is busy, or its activity is unknown.")
 def park_terminal(session: str, force: bool) -> None:
     """End an idle terminal so that it can be opened again."""
-    _ask("terminals.park", {"sid": session, "force": force})
+    ask_gateway("terminals.park", {"sid": session, "force": force})
 
 
 @terminals.command("end")
 @session_argument
 def end_terminal(session: str) -> None:
     """End a terminal, whatever it does."""
-    _ask("terminals.end", {"sid": session})
+    ask_gateway("terminals.end", {"sid": session})
 
 
 @terminals.command("key")
@@ -107,7 +107,7 @@ def press_keys(session: str, names: tuple[str, ...]) -> None:
 
     Such as `enter`, `esc`, `up`, `shift+tab`, `ctrl+c` or `alt+x`.
     """
-    _ask("terminals.key", {"sid": session, "key": list(names)})
+    ask_gateway("terminals.key", {"sid": session, "key": list(names)})
 
 
 @terminals.command("input")
@@ -121,23 +121,9 @@ def type_input(session: str, text: str) -> None:
     """
     if text == "-":
         text = sys.stdin.read()
-    told = _ask("terminals.input", {"sid": session, "text": text.removesuffix("\n")})
+    told = ask_gateway("terminals.input", {"sid": session, "text": text.removesuffix("\n")})
     if told.get("runId"):
         echo(str(told["runId"]))
-
-
-def _ask(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask the gateway that runs here, once it is reached."""
-    import asyncio
-
-    from remoteclaw.cli.over_gateway import linked
-    from remoteclaw.config.home import Home
-
-    async def run() -> dict[str, Any]:
-        async with linked(Home.default(), ("health", {})) as (link, _):
-            return await link.ask(method, params)
-
-    return asyncio.run(run())
 
 
 @click.command()

@@ -12,7 +12,7 @@ import click
 
 from remoteclaw import __version__
 from remoteclaw.cli.access import load
-from remoteclaw.cli.chat import HINT, chat_here, until_told
+from remoteclaw.cli.chat import HINT, chat_with, until_told
 from remoteclaw.cli.config import change_file
 from remoteclaw.cli.edge import leave_event
 from remoteclaw.cli.open import page_link
@@ -116,7 +116,7 @@ async def _join(home: "Home", agent: str) -> None:
 
     echo_words(HINT)
     echo("")
-    await until_told(chat_here(home, Target(agent=agent)))
+    await until_told(chat_with(home, Target(agent=agent)))
 
 
 async def _up(
@@ -160,7 +160,7 @@ async def _up(
         if with_console:
             from remoteclaw.chat.app import Target
 
-            await _chat(chat_here(home, Target(agent=agent)), leave)
+            await _chat(chat_with(home, Target(agent=agent)), leave)
         else:
             echo("There is no chat here: use the page, or `remoteclaw chat` in a terminal.")
             await leave.wait()

@@ -1,8 +1,8 @@
 """Adapters: for each account, whether it works, which process delivers, and which stand by."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
@@ -39,10 +39,6 @@ class AccountState:
         waiting = f", {replies}" if self.waiting else ""
         problem = f": {self.problem}" if self.problem else ""
         return f"{self.account} {told}{waiting}{problem}"
-
-    def plain(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return asdict(self)
 
 
 #: What an account lacks that no process runs.

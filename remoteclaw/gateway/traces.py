@@ -10,6 +10,7 @@ from remoteclaw.fleet.outcomes import Outcome, Step
 from remoteclaw.fleet.request import Request
 from remoteclaw.gateway.asks import shown
 from remoteclaw.host.terminal import one_line
+from remoteclaw.tools.oversight import MessageTrace, TraceStep
 
 #: How much of what was asked for is in a step, in characters.
 MOST_SHOWN = 120
@@ -51,6 +52,18 @@ async def traced(fleet: Fleet, sid: str, entry_id: str, *, most: int = 1) -> Seq
         raise NotFound(f"Nothing is known of message {sid[:8]}-{entry_id} any more.")
     asked = [one for one in await fleet.asks.all() if one.session.sid == sid]
     return [_with_asked(outcome, asked) for outcome in found]
+
+
+def told(sid: str, outcome: Outcome) -> MessageTrace:
+    """Return a message's trace as clients read it."""
+    return MessageTrace(
+        reference=f"{sid[:8]}-{outcome.entry_id}",
+        status=outcome.status,
+        turn=f"{sid[:8]}-{outcome.turn}" if outcome.turn else None,
+        steps=tuple(TraceStep.of(step) for step in outcome.steps),
+        error=outcome.error,
+        usage=outcome.usage.plain() if outcome.usage else None,
+    )
 
 
 async def _with_moved(fleet: Fleet, outcome: Outcome) -> Outcome:

@@ -28,8 +28,8 @@ JOB = (
 RUN = "jobId dueMs due status runId detail isManual durationMs"
 LETTER = "id session account reference category detail attempts given_up_ms"
 ASK = (
-    "id session agent tool what is_question choices is_multiple where chat unshown people state "
-    "asked_ms until_ms answer"
+    "id session agent kind tool what is_cut is_again is_question choices is_multiple offered "
+    "change where chat unshown people state asked_ms until_ms answer"
 )
 
 #: What is typed before `--json`, and the names in what it prints, or in the first thing of a list.
@@ -45,7 +45,7 @@ FACTS = {
     "sessions list": f"{SESSION} usage",
     "sessions show SID": f"{SESSION} project started_by has_started worker host lane turn phase "
     "usage conversations",
-    "sessions trace SID": "reference session status steps usage error",
+    "sessions trace SID": "session reference status turn steps error usage",
     "sessions queue SID": "mode debounce_ms cap drop gather_ms gather_most_ms own",
     "sessions tree SID": "sessionKey atMs work leftOut",
     "sessions search hello": "id key at who text",

@@ -187,12 +187,6 @@ MUTANTS = (
         test="test_no_command_passes_on_what_a_terminal_obeys",
     ),
     Mutant(
-        "a list with the keys that people have answered with",
-        before="return Scrubber().text(answer.words, len(answer.words))",
-        after="return answer.words",
-        test="test_a_key_that_somebody_answers_with_is_in_no_list",
-    ),
-    Mutant(
         "a link for any name",
         before="callback=_check_name,",
         after="",

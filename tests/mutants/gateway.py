@@ -1057,4 +1057,10 @@ MUTANTS = (
         after="pass",
         test="test_of_two_gateways_the_newest_has_it_and_the_other_one_afterwards",
     ),
+    Mutant(
+        "a list with the keys that people have answered with",
+        before="Scrubber().text(answer.words, len(answer.words))",
+        after="answer.words",
+        test="test_a_key_that_somebody_answers_with_is_in_no_list",
+    ),
 )

@@ -2,20 +2,18 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from remoteclaw.clock import now_ms
 from remoteclaw.commands.parse import parse, unescaped
 from remoteclaw.commands.table import ALIASES, COMMANDS
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.methods.sessions import facts_of, history_of
 from remoteclaw.gateway.searching import MOST_LOOKED_AT, search_records
 from remoteclaw.gateway.sessions import find
-from remoteclaw.gateway.traces import find_message, traced
+from remoteclaw.gateway.traces import find_message, told, traced
 from remoteclaw.session.record import count_messages
 from remoteclaw.tools import oversight as contract
 from remoteclaw.tools.operators import SessionParams
@@ -119,19 +117,8 @@ async def _trace(call: Call, params: contract.TraceParams) -> contract.TraceResu
     earlier = outcomes[-1].previous
     return contract.TraceResult(
         session_key=str(view.key) if view else None,
-        messages=tuple(_told(sid, outcome) for outcome in outcomes),
+        messages=tuple(told(sid, outcome) for outcome in outcomes),
         before=f"{sid[:8]}-{earlier}" if earlier else None,
-    )
-
-
-def _told(sid: str, outcome: Outcome) -> contract.MessageTrace:
-    return contract.MessageTrace(
-        reference=f"{sid[:8]}-{outcome.entry_id}",
-        status=outcome.status,
-        turn=f"{sid[:8]}-{outcome.turn}" if outcome.turn else None,
-        steps=tuple(contract.TraceStep(**asdict(step)) for step in outcome.steps),
-        error=outcome.error,
-        usage=outcome.usage.plain() if outcome.usage else None,
     )
 
 
