@@ -166,12 +166,14 @@ async def test_no_tool_runs_beside_a_turn(home: Home, cli: AgentCli, directory: 
         assert await said(process.turn("my colour is green SAY:noted")) == "noted"
         turn = process.turn("w DRIP:200:100")
         await anext(turn)
+        recalled = await process.aside("RECALL")
         for tool in tools:
             with pytest.raises(AsideFailed, match=r"tool|permission"):
                 await process.aside(tool)
         await process.interrupt()
         await rest(turn)
 
+    assert ("my colour is green" in recalled) is (cli.name == "opencode"), "it is asked on a copy"
     assert not marker.exists()
     assert "a secret of the workspace" not in cli.model.bodies()
     assert not servers or log.read_text() == "started\n"

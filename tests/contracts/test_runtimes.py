@@ -35,7 +35,7 @@ from remoteclaw.messages import (
 from remoteclaw.protocols import FORK_OF, BridgeCallbacks, Decision, TurnSources
 from remoteclaw.runtimes import CLIS, create_cli_runtime, patience
 from remoteclaw.session.agent import AgentKeeper
-from tests.conftest import THOROUGH, required
+from tests.conftest import required
 from tests.support.agents import ROOT, AgentCli, ModelServerProcess
 from tests.support.bridges import MemorySessionMap, OneFile, agent_bridge
 from tests.support.pictures import png
@@ -113,10 +113,14 @@ async def opened(cli: AgentCli, home: Home) -> AsyncIterator[Open]:
     await eventually(lambda: not marked_processes(home))
 
 
+#: The rules of an agent that asks for all else.
+ALLOWED = ("Bash(touch one)", "Bash(touch two:*)")
+
+
 # -- what it says ---------------------------------------------------------------------------------
 
 
-async def test_one_process_says_all_waits_warm_is_stopped_and_killed(
+async def test_one_process_says_all_asks_waits_warm_is_stopped_and_killed(
     opened: Open, cli: AgentCli
 ) -> None:
     """All of it with the model that was chosen, which is another than its own choice."""
@@ -127,9 +131,11 @@ async def test_one_process_says_all_waits_warm_is_stopped_and_killed(
         "opencode": ("scripted/other", "other"),
     }[cli.name]
     before = len(cli.model.requests())
-    async with opened(model=model) as agent, asyncio.timeout(HANG_S * 2):
+    options = {"model": model, "permissions": "ask", "allow": ALLOWED}
+    async with opened(**options) as agent, asyncio.timeout(HANG_S * 2):
         await says_everything(agent)
         await waits_warm(agent)
+        await does_what_a_rule_or_a_person_allows(agent)
         await is_stopped(agent)
         await is_killed(agent)
 
@@ -170,6 +176,35 @@ async def waits_warm(agent: Agent) -> None:
     assert agent.pid == pid
     assert "SAY:hello from the model" in said(second)
     assert (second.run.usage.input_tokens, second.run.usage.output_tokens) == (100, 7)
+
+
+async def does_what_a_rule_or_a_person_allows(agent: Agent) -> None:
+    """And nothing else. Who is asked decides about each call: none is allowed for longer."""
+    asked: list[PermissionEvent] = []
+
+    async def allow(event: PermissionEvent) -> Decision:
+        asked.append(event)
+        return Decision("allow")
+
+    before = {*agent.workspace.iterdir()}
+    result = await agent.ask("SHELL:touch made-by-the-agent")
+    allowed = await agent.ask("SHELL:touch five", on_permission=allow)
+    assert {*agent.workspace.iterdir()} - before == {agent.workspace / "five"}
+    await agent.ask("SHELL:touch five", on_permission=allow)
+    exact = await agent.ask("SHELL:touch one")
+    longer = await agent.ask("SHELL:touch two three")
+    behind = await agent.ask("SHELL:touch two && touch four")
+
+    assert result.run.permission_denials
+    assert "permission" in said(result)
+    assert 'allow = ["Bash(touch made-by-the-agent)"]' in said(result)
+    assert "[agents.main]" in said(result)
+    assert ["touch five" in str(event.input) for event in asked] == [True, True]
+    assert allowed.run.permission_denials == ()
+    assert exact.run.permission_denials == longer.run.permission_denials == ()
+    assert behind.run.permission_denials
+    made = {path.name for path in {*agent.workspace.iterdir()} - before}
+    assert made == {"one", "two", "three", "five"}
 
 
 async def is_stopped(agent: Agent) -> None:
@@ -364,38 +399,6 @@ def shells_of(command: str) -> list[str]:
     return [line for line in found if command in line]
 
 
-async def test_nothing_is_done_but_what_a_rule_or_a_person_allows(opened: Open) -> None:
-    """Who is asked decides about each call: none is allowed for longer."""
-    asked: list[PermissionEvent] = []
-
-    async def allow(event: PermissionEvent) -> Decision:
-        asked.append(event)
-        return Decision("allow")
-
-    rules = ("Bash(touch one)", "Bash(touch two:*)")
-    async with opened(permissions="ask", allow=rules) as agent:
-        result = await agent.ask("SHELL:touch made-by-the-agent")
-        is_there = (agent.workspace / "made-by-the-agent").exists()
-        allowed = await agent.ask("SHELL:touch five", on_permission=allow)
-        assert (agent.workspace / "five").exists()
-        await agent.ask("SHELL:touch five", on_permission=allow)
-        exact = await agent.ask("SHELL:touch one")
-        longer = await agent.ask("SHELL:touch two three")
-        behind = await agent.ask("SHELL:touch two && touch four")
-        made = {path.name for path in agent.workspace.iterdir()}
-
-    assert not is_there
-    assert result.run.permission_denials
-    assert "permission" in said(result)
-    assert 'allow = ["Bash(touch made-by-the-agent)"]' in said(result)
-    assert "[agents.main]" in said(result)
-    assert ["touch five" in str(event.input) for event in asked] == [True, True]
-    assert allowed.run.permission_denials == ()
-    assert exact.run.permission_denials == longer.run.permission_denials == ()
-    assert behind.run.permission_denials
-    assert made == {"one", "two", "three", "five"}
-
-
 def writing(cli: AgentCli, path: Path) -> str:
     """Return the directive by which a CLI writes a file with a tool of its own for that."""
     patch = f"*** Begin Patch\n*** Add File: {path}\n+written\n*** End Patch"
@@ -468,6 +471,7 @@ async def test_a_configured_server_needs_no_permission_and_gets_no_answer(
         assert answer.endswith(f"\n\n{told}")
 
 
+@pytest.mark.thorough("opencode")
 @pytest.mark.parametrize("is_inherited", [False, True])
 async def test_who_may_do_nothing_uses_no_tool_of_a_server(
     opened: Open, cli: AgentCli, directory: Path, is_inherited: bool
@@ -522,6 +526,7 @@ async def written(cli: AgentCli) -> None:
     await eventually(lambda: cli.name != "claude" or has_answer())
 
 
+@pytest.mark.thorough("opencode")
 async def test_a_new_process_goes_on_with_the_conversation_or_a_copy(
     opened: Open, cli: AgentCli
 ) -> None:
@@ -535,9 +540,7 @@ async def test_a_new_process_goes_on_with_the_conversation_or_a_copy(
         await written(cli)
         if forks:
             await is_copied(agent, name, original, first)
-        # opencode looks for both in the same way, and takes longest to start.
-        of_none = forks and (cli.name != "opencode" or THOROUGH)
-        for unknown in (unknown_id(cli), *([FORK_OF + unknown_id(cli)] if of_none else ())):
+        for unknown in (unknown_id(cli), *([FORK_OF + unknown_id(cli)] if forks else ())):
             await agent.keeper.discard()
             agent.session_map[name] = unknown
             lost = await agent.ask("SAY:two")
@@ -632,6 +635,12 @@ async def test_a_failure_has_its_category_and_the_next_turn_works(
             after = await agent.say("SAY:fine again")
             assert (directive, failed.error_category) == (directive, category)
             assert "fine again" in after
+        if cli.name == "gemini":  # the others don't pass it on
+            began = time.time()
+            failed = await agent.ask("RETRYAFTER:50 HTTP:429")
+            assert failed.error_category is ErrorCategory.RETRYABLE
+            assert failed.retry_at_ms is not None
+            assert failed.retry_at_ms / 1000 >= began + 50
         reply = await agent.say(f"RETRYAFTER:1 HTTP:503*1 {uuid.uuid4().hex} SAY:then it works")
         assert "then it works" in reply
         if cli.name == "opencode":  # the others don't say theirs, and nothing is known of any other
@@ -721,20 +730,6 @@ async def test_codex_without_a_login_says_so_at_once(opened: Open, cli: AgentCli
 
     assert failed.error_category is ErrorCategory.AUTH
     assert "`codex login`" in str(failed.error)
-
-
-async def test_gemini_says_when_its_model_wants_to_be_asked_again(
-    opened: Open, cli: AgentCli
-) -> None:
-    if cli.name != "gemini":
-        pytest.skip("the others don't pass it on")
-    async with opened() as agent, asyncio.timeout(HANG_S):
-        began = time.time()
-        failed = await agent.ask("RETRYAFTER:50 HTTP:429")
-
-    assert failed.error_category is ErrorCategory.RETRYABLE
-    assert failed.retry_at_ms is not None
-    assert failed.retry_at_ms / 1000 >= began + 50
 
 
 async def test_a_stream_that_breaks_once(opened: Open, cli: AgentCli) -> None:

@@ -295,7 +295,7 @@ MUTANTS = (
         "a permission that is given because somebody was asked",
         before='return {"decision": "decline" if is_denied else "accept"}',
         after='return {"decision": "accept"}',
-        test="test_nothing_is_done_but_what_a_rule_or_a_person_allows[codex]",
+        test="test_one_process_says_all_asks_waits_warm_is_stopped_and_killed[codex]",
     ),
     Mutant(
         "questions that codex may not ask",

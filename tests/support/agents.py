@@ -123,6 +123,7 @@ class AgentCli:
             "opencode": {
                 "OPENCODE_CONFIG_CONTENT": self._opencode_config,
                 "npm_config_offline": "true",  # else each new home fetches a package
+                "OPENCODE_DISABLE_MODELS_FETCH": "1",
             },
             "demo": {},
         }[self.name]
