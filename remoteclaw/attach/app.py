@@ -56,7 +56,7 @@ class Attachment:
     ) -> None:
         self._window, self._target = window, target
         self._is_reader = is_reader
-        self._far = Far(address, token, changed=self._draw, drawn=self._drawn, said=self._heard)
+        self._far = Far(address, token, changed=self._changed, drawn=self._drawn, said=self._heard)
         self._far.wants_keyboard = not is_reader
         self._view = View()
         self._painter = Painter(has_all_colours)
@@ -180,6 +180,10 @@ class Attachment:
 
     # -- what is heard -------------------------------------------------------------------------
 
+    def _changed(self) -> None:
+        self._hands.look()
+        self._draw()
+
     def _drawn(self, frame: Mapping[str, Any]) -> None:
         state = applied(self._view.frame, dict(frame))
         if state is None:
@@ -224,7 +228,7 @@ class Attachment:
         status = Status(
             far.record,
             is_reader=self._is_reader,
-            is_writer=far.is_writer,
+            is_writer=far.is_writer or far.is_taking,
             is_away=far.away != "",
             note=self._note,
             cut=view.cut(cols, height),

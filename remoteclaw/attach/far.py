@@ -67,6 +67,8 @@ class Far:
         self.is_writer = False
         """Whether this viewer is the writer."""
         self.wants_keyboard = False
+        self.is_taking = False
+        """Whether the keyboard was just asked for: what is typed meanwhile waits for the answer."""
         self.has_waited = False
         """Whether the terminal had to wait for a running turn."""
         self.gone: asyncio.Future[dict[str, Any] | None] = (
@@ -141,6 +143,7 @@ class Far:
 
     async def _watch(self) -> None:
         heard = self._heard
+        self.is_taking = self.wants_keyboard
         told = await self._link.ask("terminals.watch", {"sid": self.sid}, persists=True)
         self._learn(told if heard == self._heard else self.record)
         while self.wants_keyboard:
@@ -152,6 +155,8 @@ class Far:
                 if is_another_s or error.code not in FOR_NOW:
                     self.is_writer = self.wants_keyboard = False
                     self._said("refused", "" if is_another_s else str(error))
+                self.is_taking = False
+                self._changed()
             # It starts, or a gateway that has just started isn't attached yet.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(AGAIN_S):
@@ -179,6 +184,7 @@ class Far:
         taken = await self._link.ask("terminals.take", params)
         self._name = taken["writer"]
         self.wants_keyboard = self.is_writer = True
+        self.is_taking = False
         self._learn(taken if heard == self._heard else self.record)
 
     async def type(self, keys: Sequence[str]) -> None:
@@ -231,6 +237,7 @@ class Far:
             if not self.gone.done():
                 self.gone.set_result(record)
         elif has_moved:
+            self.is_taking = self.wants_keyboard
             self._again.set()
         self._changed()
 
@@ -254,6 +261,7 @@ class Far:
 
     def _problem(self, words: str) -> None:
         self.away = words
+        self.is_taking = self.is_taking and not words
         if not words and self._giving_up:
             self._giving_up.cancel()
             self._giving_up = None

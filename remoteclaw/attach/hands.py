@@ -23,6 +23,7 @@ REFUSED = {
     "ctrl+z": "Ctrl-Z is not typed: it would stop the program.",
     "ctrl+\\": "Ctrl-\\ is not typed: it would kill the program.",
 }
+NOT_OURS = "The keyboard isn't yours: Ctrl-] c takes it."
 TOO_LARGE = "Not pasted: a paste has at most 100,000 characters."
 #: Keys that look back, with the rows, and those that do it by pages.
 _LINES = {"up": 1, "down": -1}
@@ -54,12 +55,20 @@ class Hands:
             loop = asyncio.get_running_loop()
             self._pause = loop.call_later(pause_s, lambda: self._all(self._keyboard.pause()))
 
+    def look(self) -> None:
+        """Go on, or drop what waits for a keyboard that is not ours after all."""
+        far = self._at.far
+        if self._waiting and not (far.is_writer or far.is_taking):
+            self._waiting.clear()
+            self._at.say(NOT_OURS)
+        self._is_there.set()
+
     async def send(self) -> None:
         """Type in the far terminal what waits for it, in its order, until cancelled."""
         while True:
             await self._is_there.wait()
             self._is_there.clear()
-            while self._waiting:
+            while self._waiting and self._at.far.is_writer:
                 try:
                     await self._send_some()
                 except GatewayRefused as error:
@@ -104,8 +113,8 @@ class Hands:
             at.say(REFUSED[typed.name])
         elif isinstance(typed, Paste) and (typed.text is None or len(typed.text) > MOST_PASTED):
             at.say(TOO_LARGE)
-        elif not at.far.is_writer:
-            at.say("The keyboard isn't yours: Ctrl-] c takes it.")
+        elif not (at.far.is_writer or at.far.is_taking):
+            at.say(NOT_OURS)
         elif len(self._waiting) < MOST_WAITING and typed != Paste(""):
             self._waiting.append(typed)
             self._is_there.set()

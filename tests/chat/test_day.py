@@ -253,7 +253,7 @@ def a_day(
     environment: dict[str, str],
 ) -> None:
     """Spend a day with an agent, in a terminal of a width, and come back on the next one."""
-    home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}, "fleet": {"lease_s": 2}}))
+    home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}}))
     work = directory / "shop"
     work.mkdir(exist_ok=True)
     (work / "basket.py").touch()

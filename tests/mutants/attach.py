@@ -82,6 +82,12 @@ MUTANTS = (
         test="test_another_one_takes_the_keyboard_and_it_is_taken_back",
     ),
     Mutant(
+        "a key that is dropped while the keyboard is being taken",
+        before="elif not (at.far.is_writer or at.far.is_taking):",
+        after="elif not at.far.is_writer:",
+        test="test_what_it_waits_for_is_in_the_last_line",
+    ),
+    Mutant(
         "a keyboard that is lost with the connection",
         before="while self.wants_keyboard:",
         after="while self.wants_keyboard and not self.is_writer:",

@@ -98,6 +98,9 @@ class FarGateway:
         self.refuses: dict[str, tuple[str, str]] = {}
         """Methods that are refused, with code and sentence."""
         self.waits = False
+        self.gives = threading.Event()
+        """Set unless the answer to who takes the keyboard has to wait."""
+        self.gives.set()
         self.overtakes: dict[str, Any] = {}
         """What changes when something is typed; it is told before that is answered."""
         self.history: list[list[Any]] = []
@@ -227,6 +230,7 @@ class FarGateway:
                 rows = self.history[params["start"] : params["start"] + params["count"]]
                 return {**params, "total": len(self.history), "rows": rows}
             case "terminals.take":
+                self.gives.wait(HANG_S)
                 self.record["writer"] = "Ada"
         return copy.copy(self.record)
 
