@@ -15,7 +15,7 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import file_name
 from remoteclaw.runtimes.gemini import _COMMENTS, GeminiRuntime
 from remoteclaw.runtimes.opencode import OpencodeRuntime
-from remoteclaw.runtimes.retry_time import retry_at_ms
+from remoteclaw.runtimes.patience import retry_at_ms
 from remoteclaw.session.record import digest
 from tests.support.growth import is_linear
 from tests.support.stack import message

@@ -3,7 +3,7 @@
 from remoteclaw.bridge.work import doing_of
 from remoteclaw.fleet.work import WorkBelow
 from remoteclaw.messages import SessionKey
-from remoteclaw.tools.work import TreeResult, WorkItem
+from remoteclaw.tools.tasks import TreeResult, WorkItem
 
 
 def tree_of(session_key: str, below: WorkBelow) -> TreeResult:

@@ -5,13 +5,12 @@ frozen dataclass.
 """
 
 # The names of the package; each is listed where it is defined.
-from remoteclaw.messages import chat, mcp, result, session, turn, work
+from remoteclaw.messages import chat, mcp, result, session, turn
 from remoteclaw.messages.chat import *  # noqa: F403
 from remoteclaw.messages.mcp import *  # noqa: F403
 from remoteclaw.messages.result import *  # noqa: F403
 from remoteclaw.messages.session import *  # noqa: F403
 from remoteclaw.messages.turn import *  # noqa: F403
-from remoteclaw.messages.work import *  # noqa: F403
 
 __all__: list[str] = []
 __all__ += chat.__all__
@@ -19,4 +18,3 @@ __all__ += mcp.__all__
 __all__ += result.__all__
 __all__ += session.__all__
 __all__ += turn.__all__
-__all__ += work.__all__

@@ -1,14 +1,14 @@
-"""The key of a session: its names in text, in Redis and for agents."""
+"""The key of a session: its names in text, in Redis and for agents; and its work for another."""
 
 import functools
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 from urllib.parse import quote, unquote
 
 from remoteclaw.messages.chat import ChannelMessage, channel_name
 
-__all__ = ["DEFAULT_ACCOUNT", "EVERYONE", "ChatPlace", "SessionKey"]
+__all__ = ["DEFAULT_ACCOUNT", "EVERYONE", "ChatPlace", "SessionKey", "Work"]
 
 #: The user of a session that all people of its chat share. It is no one's id, so no one's rights.
 EVERYONE = "*"
@@ -146,3 +146,37 @@ def _written(key: SessionKey) -> str:
 def _encode(part: str) -> str:
     # "_" alone means "no thread", so a thread that is really called "_" is written %5F.
     return "%5F" if part == "_" else quote(part, safe=EVERYONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A session that works for another one, at one moment. Times are Redis' (ms)."""
+
+    session: SessionKey
+    parent: str
+    """The id of the session that has started it."""
+    run: str
+    """The name of its task, as the tools for tasks take it."""
+    kind: Literal["task", "branch"]
+    label: str | None = None
+    state: str
+    """running or waiting; else how it ended: done, failed, stopped or dead."""
+    since_ms: int
+    """When it was started."""
+    age_ms: int
+    """How long ago that was, or how long it took."""
+    host: str | None = None
+    """The host that has its agent, if that is another one than that of the session it works for."""
+    tool: str = ""
+    """The tool that its turn has used last."""
+    argument: str = ""
+    """The argument of it that tells most, without secrets."""
+    said: str = ""
+    """The end of what its turn has said last, without secrets."""
+    progress: str = ""
+    """How far it is, in its agent's own words."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.state not in ("running", "waiting")

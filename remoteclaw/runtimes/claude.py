@@ -18,7 +18,6 @@ from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch, Re
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime, inherit, parted, with_point
 from remoteclaw.runtimes.claude_aside import ClaudeAside
-from remoteclaw.runtimes.claude_cost import Costs
 from remoteclaw.runtimes.claude_failure import complaint
 from remoteclaw.runtimes.claude_launch import (
     PLANNING,
@@ -27,6 +26,7 @@ from remoteclaw.runtimes.claude_launch import (
     environment_of,
     server_of,
 )
+from remoteclaw.runtimes.claude_progress import Costs
 from remoteclaw.runtimes.claude_terminal import ClaudeTerminal
 from remoteclaw.runtimes.claude_turn import ClaudePeer, ClaudeTurn, Conversation
 from remoteclaw.runtimes.wire import UUID, mapping, text

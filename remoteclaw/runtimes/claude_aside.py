@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from remoteclaw.runtimes.asides import CliAside
-from remoteclaw.runtimes.claude_cost import Costs
+from remoteclaw.runtimes.claude_progress import Costs
 from remoteclaw.runtimes.claude_turn import ClaudePeer
 from remoteclaw.runtimes.wire import mapping, text
 

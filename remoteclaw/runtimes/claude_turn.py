@@ -21,9 +21,8 @@ from remoteclaw.events import (
 )
 from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
-from remoteclaw.runtimes.claude_cost import Costs
 from remoteclaw.runtimes.claude_failure import Failures
-from remoteclaw.runtimes.claude_progress import Plan, TokensSoFar, usage_of
+from remoteclaw.runtimes.claude_progress import Costs, Plan, TokensSoFar, usage_of
 from remoteclaw.runtimes.claude_text import AnswerReading
 from remoteclaw.runtimes.questions import questions_of
 from remoteclaw.runtimes.wire import UUID, Lines, count, mapping, text

@@ -4,6 +4,7 @@ CLIs repeat failed requests by themselves, some without an end. A turn in which 
 done yet can be asked again later at no loss, so it soon gives its worker back.
 """
 
+import re
 import time
 from collections.abc import Callable
 
@@ -27,6 +28,14 @@ _NOTICES = {
     ErrorCategory.RETRYABLE: "The model is busy",
     ErrorCategory.USAGE_LIMIT: "The plan's limit is reached",
 }
+#: "retry in 33.5s", "Suggested retry after 60s", "Retrying after 5293ms", "try again in 2 hours".
+_IN = re.compile(
+    r"\b(?:retry(?:ing)?|try again) (?:in|after) "
+    r"((?:\d{1,9}(?:\.\d+)? ?(?:ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)\b ?)+)",
+    re.IGNORECASE,
+)
+_PART = re.compile(r"(\d+(?:\.\d+)?) ?(ms|mil|[smhd])")
+_MS = {"ms": 1, "mil": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class Patience:
@@ -75,3 +84,16 @@ class Patience:
         what = _NOTICES.get(failure.category, "The model can't be reached")
         when = f" in {wait_s:.0f} s" if wait_s else ""
         return NoticeEvent(f"{what}; trying again{when}.")
+
+
+def retry_at_ms(text: str, now_ms: int | None = None) -> int | None:
+    """Return when a provider takes requests again, by a CLI's sentence; None if it names no time.
+
+    In milliseconds since 1970. Where a CLI has a field for it, the field counts.
+    """
+    match = _IN.search(text)
+    if match is None:
+        return None
+    now_ms = round(time.time() * 1000) if now_ms is None else now_ms
+    parts = _PART.findall(match[1].lower())
+    return now_ms + round(sum(float(count) * _MS[unit] for count, unit in parts))

@@ -17,8 +17,7 @@ from remoteclaw.config.home import Home, private_directory
 from remoteclaw.config.model import Config
 from remoteclaw.errors import AgentUnavailable, ConfigError, ErrorCategory, StateDirectoryError
 from remoteclaw.fleet.lease import KILL_AT, Lease
-from remoteclaw.fleet.terminal_state import TerminalPlace
-from remoteclaw.fleet.terminal_turn import TerminalTurn
+from remoteclaw.fleet.terminal_state import TerminalPlace, TerminalTurn
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.holder.runs import terminal_run_name
 from remoteclaw.holder.terminal_client import ENDED, Ended, Output, TerminalClient

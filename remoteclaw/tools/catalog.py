@@ -19,9 +19,7 @@ from remoteclaw.tools import (
     sessions,
     tasks,
     terminals,
-    usage,
     web,
-    work,
 )
 from remoteclaw.tools.base import Method, Tool
 
@@ -31,7 +29,6 @@ METHODS: Mapping[str, Method] = {
     for method in (
         *sessions.METHODS,
         *tasks.METHODS,
-        *work.METHODS,
         *chats.METHODS,
         *cron.METHODS,
         *configuration.METHODS,
@@ -42,7 +39,6 @@ METHODS: Mapping[str, Method] = {
         *console.METHODS,
         *web.METHODS,
         *push.METHODS,
-        *usage.METHODS,
         *terminals.METHODS,
     )
 }

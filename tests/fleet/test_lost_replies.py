@@ -16,7 +16,7 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.request import Answered
 from remoteclaw.fleet.request_card import record_args, shown_by
-from remoteclaw.fleet.terminal_turn import TerminalTurn
+from remoteclaw.fleet.terminal_state import TerminalTurn
 from remoteclaw.fleet.turn import Postponement, TaskResult
 from remoteclaw.messages import Entry, SessionKey, TerminalWish
 from remoteclaw.tasks.branches import move_to_branch

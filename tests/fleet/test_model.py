@@ -26,8 +26,7 @@ from remoteclaw.fleet.asides import AsideEnd, Asides
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.terminal_state import Held
-from remoteclaw.fleet.terminal_turn import TerminalTurn
+from remoteclaw.fleet.terminal_state import Held, TerminalTurn
 from remoteclaw.fleet.terminals import TerminalEnding
 from remoteclaw.fleet.turn import Postponement
 from remoteclaw.messages import AsideVerdict, Entry, SessionKey, TerminalWish

@@ -12,8 +12,7 @@ from remoteclaw.errors import CallRefused, LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import GRACE_MS, Accepted
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.terminal_state import Held
-from remoteclaw.fleet.terminal_turn import TerminalTurn
+from remoteclaw.fleet.terminal_state import Held, TerminalTurn
 from remoteclaw.fleet.terminals import TerminalEnding
 from remoteclaw.messages import SessionKey, TerminalWish
 from tests.support.leases import accept, acquire, let_pass

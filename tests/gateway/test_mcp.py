@@ -17,7 +17,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from remoteclaw.connector import connector_launch
 from remoteclaw.gateway.doors.mcp import listing
-from remoteclaw.gateway.methods.work import FOR_NOBODY
+from remoteclaw.gateway.methods.tasks import FOR_NOBODY
 from remoteclaw.tools.catalog import TOOLS
 from tests.conftest import REQUIRED
 from tests.support.agents import BROUGHT

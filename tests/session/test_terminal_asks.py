@@ -13,8 +13,7 @@ from remoteclaw.config.model import RecordConfig, TerminalsConfig
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.request import Answered, Request, Verdict
-from remoteclaw.fleet.terminal_state import Held
-from remoteclaw.fleet.terminal_turn import TerminalTurn
+from remoteclaw.fleet.terminal_state import Held, TerminalTurn
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.runtimes.opencode_terminal import OpencodeWatch
 from remoteclaw.runtimes.terminal import TerminalNotes

@@ -10,14 +10,13 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods import sessions, tasks
-from remoteclaw.gateway.methods import work as working
 from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.messages import Entry, SessionKey
 from remoteclaw.session.drain import Drain
 from tests.support.stack import Stack
 from tests.support.turns import DIGEST, Turn, gateway
 
-HANDLERS = {**sessions.HANDLERS, **tasks.HANDLERS, **working.HANDLERS}
+HANDLERS = {**sessions.HANDLERS, **tasks.HANDLERS}
 
 
 async def call(stack: Stack, caller: Turn | Operator, tool: str, **params: Any) -> Any:

@@ -16,9 +16,7 @@ from remoteclaw.gateway.methods import (
     sessions,
     tasks,
     terminals,
-    usage,
     web,
-    work,
 )
 
 __all__ = ["HANDLERS"]
@@ -27,7 +25,6 @@ __all__ = ["HANDLERS"]
 HANDLERS: Mapping[str, Handler] = {
     **sessions.HANDLERS,
     **tasks.HANDLERS,
-    **work.HANDLERS,
     **chats.HANDLERS,
     **cron.HANDLERS,
     **configuration.HANDLERS,
@@ -38,6 +35,5 @@ HANDLERS: Mapping[str, Handler] = {
     **console.HANDLERS,
     **web.HANDLERS,
     **push.HANDLERS,
-    **usage.HANDLERS,
     **terminals.HANDLERS,
 }

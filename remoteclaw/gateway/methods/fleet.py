@@ -16,6 +16,7 @@ from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.adapters import AccountState, accounts_here
 from remoteclaw.fleet.deadletters import DeadLetter
 from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.fleet.usage import added_up
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.page.chats import CHANNEL
@@ -39,6 +40,8 @@ _FINDINGS = TypeAdapter(tuple[contract.Finding, ...])
 
 #: What runs, by its state directory: who asks meanwhile waits for the same.
 _running: dict[Path, asyncio.Task[contract.DoctorResult]] = {}
+#: How many agents or sessions are told: those who took most.
+MOST_ROWS = 1000
 
 
 async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
@@ -207,10 +210,31 @@ def _refused(what: str) -> CallRefused:
     return CallRefused("UNAVAILABLE", f"The doctor {what}: run `remoteclaw doctor` on {where}.")
 
 
+# -- usage -----------------------------------------------------------------------------------------
+
+
+async def _usage(call: Call, params: contract.UsageParams) -> contract.UsageResult:
+    sums = added_up(await call.fleet.usage.days(days=params.days), by=params.by)
+    told = list(sums.items())[:MOST_ROWS]
+    sids = [name.encode() for name, _ in told if params.by == "session"]
+    views = {view.sid: view for view in await call.fleet.sessions.views(sids)}
+    return contract.UsageResult(
+        rows=tuple(
+            contract.UsageRow.of(
+                used,
+                name=str(view.key) if (view := views.get(name)) else name,
+                title=view.name if view else None,
+            )
+            for name, used in told
+        )
+    )
+
+
 HANDLERS: Mapping[str, Handler] = {
     "fleet.status": _status,
     "deadletters.list": _letters,
     "deadletters.retry": _retry,
     "deadletters.drop": _drop,
     "doctor": _doctor,
+    "usage": _usage,
 }

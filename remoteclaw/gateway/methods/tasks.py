@@ -1,20 +1,30 @@
-"""Handlers of tasks: starting them, looking at them, cancelling them."""
+"""Handlers of tasks: starting, cancelling, their progress, and the tree of all."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.places import place_of
 from remoteclaw.gateway.rights import is_for_owner
-from remoteclaw.gateway.sessions import answered, current
+from remoteclaw.gateway.sessions import answered, current, find
+from remoteclaw.gateway.work import tree_of
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.spawn import check_depth, check_hops, spawn
 from remoteclaw.tasks.tell import tell
 from remoteclaw.tools import tasks as contract
+from remoteclaw.tools.operators import SessionParams
+
+#: How much is kept of what an agent says of its progress, in characters and in bytes.
+MOST_PROGRESS = 256
+FOR_NOBODY = (
+    "This session works for no other one, so nobody waits for its progress: say it in your answer."
+)
+FOR_AGENTS = "Only the agent of a task says how far it is: `sessions.tree` shows what it has said."
 
 
 async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResult:
@@ -219,7 +229,27 @@ async def _told(
     )
 
 
+async def _progress(call: Call, params: contract.ProgressParams) -> contract.ProgressResult:
+    if call.caller is None:
+        raise CallRefused("INVALID_REQUEST", FOR_AGENTS)
+    own = await current(call)
+    if own.parent is None:
+        raise CallRefused("INVALID_REQUEST", FOR_NOBODY)
+    line = Scrubber(secrets_of(call.config)).line(params.progress, MOST_PROGRESS)
+    progress = line.encode()[:MOST_PROGRESS].decode(errors="ignore")
+    above = await call.fleet.sessions.above(own)
+    await call.fleet.calls.progress(call.caller, call.id, progress, above=above)
+    return contract.ProgressResult(progress=progress)
+
+
+async def _tree(call: Call, params: SessionParams) -> contract.TreeResult:
+    view = await find(call, params.session_key)
+    return tree_of(str(view.key), await call.fleet.work.below(view.sid))
+
+
 HANDLERS: Mapping[str, Handler] = {
     "sessions.spawn": _spawn,
     "sessions.subagents": _subagents,
+    "sessions.progress": _progress,
+    "sessions.tree": _tree,
 }
