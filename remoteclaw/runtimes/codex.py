@@ -17,12 +17,12 @@ from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Lau
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime, inherit, parted, with_point
 from remoteclaw.runtimes.codex_aside import CodexAside
-from remoteclaw.runtimes.codex_launch import common_options
 from remoteclaw.runtimes.codex_terminal import CodexTerminal
 from remoteclaw.runtimes.codex_thread import (
     INSTRUCTIONS,
     MCP_START_S,
     aside_of,
+    common_options,
     limits_of,
     thread_of,
 )

@@ -11,7 +11,6 @@ from typing import Any
 
 from remoteclaw.host.files import write_new
 from remoteclaw.protocols import Activity, AgentSpec, Launch
-from remoteclaw.runtimes.codex_launch import HEADERS, common_options
 from remoteclaw.runtimes.codex_rollouts import (
     LastTurn,
     OpenRollouts,
@@ -20,7 +19,7 @@ from remoteclaw.runtimes.codex_rollouts import (
     sessions_of,
     thread_in,
 )
-from remoteclaw.runtimes.codex_thread import server_of
+from remoteclaw.runtimes.codex_thread import HEADERS, common_options, server_of
 from remoteclaw.runtimes.terminal import NotedWatch, RecordTranscript, TerminalNotes
 
 #: The variable by which its process is known: its run directory.

@@ -1,4 +1,4 @@
-"""Codex' threads: what one is like, for a conversation, a branch or a question beside a turn."""
+"""Codex' threads, for a conversation, a branch or a question beside a turn; and its options."""
 
 import json
 import os
@@ -31,6 +31,10 @@ _POLICIES = {
 APPROVAL = "default_tools_approval_mode"
 #: The field of a new thread for its system prompt.
 INSTRUCTIONS = "developerInstructions"
+#: The beginning of the names of variables with headers for MCP servers, in a terminal.
+HEADERS = "REMOTECLAW_HEADER_"
+#: The variables that codex withholds from its commands.
+_KEYS = f'["OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "{HEADERS}*"]'
 
 
 def thread_of(spec: AgentSpec, run_dir: Path) -> dict[str, Any]:
@@ -121,3 +125,26 @@ def server_of(server: McpServerConfig, run_dir: Path, *, asks: bool) -> dict[str
         return {"url": server.url, "http_headers": server.headers, **common}
     env = server_environment(server, run_dir)
     return {"command": server.command, "args": list(server.args), "env": env, **common}
+
+
+def common_options(spec: AgentSpec) -> list[str]:
+    """Return the options of turns and terminals about tools, trust and the user's MCP servers."""
+    options = [
+        "check_for_update_on_startup=false",
+        f"shell_environment_policy.exclude={_KEYS}",
+        # Agents of its own go on working when it is stopped.
+        "features.multi_agent=false",
+        # Its model is offered the tool anyway, and told that it is for another mode.
+        "features.default_mode_request_user_input=true",
+        trust_of(spec),
+    ]
+    if not spec.trust_workspace:
+        options.append("project_doc_max_bytes=0")  # the workspace's AGENTS.md
+    for name, own in sorted(servers_of(own_settings(spec.env)).items()):
+        if name in spec.mcp_servers:
+            continue  # ours replaces it
+        if not spec.inherit_mcp:
+            options.append(f"mcp_servers.{name}.enabled=false")
+        elif (spec.permissions == "deny" or spec.branch) and APPROVAL not in own:
+            options.append(f'mcp_servers.{name}.{APPROVAL}="prompt"')
+    return [word for option in options for word in ("-c", option)]

@@ -15,7 +15,6 @@ from remoteclaw.tools import (
     fleet,
     operators,
     oversight,
-    push,
     sessions,
     tasks,
     terminals,
@@ -38,7 +37,6 @@ METHODS: Mapping[str, Method] = {
         *asks.METHODS,
         *console.METHODS,
         *web.METHODS,
-        *push.METHODS,
         *terminals.METHODS,
     )
 }

@@ -12,7 +12,6 @@ from remoteclaw.gateway.methods import (
     fleet,
     operators,
     oversight,
-    push,
     sessions,
     tasks,
     terminals,
@@ -34,6 +33,5 @@ HANDLERS: Mapping[str, Handler] = {
     **asks.HANDLERS,
     **console.HANDLERS,
     **web.HANDLERS,
-    **push.HANDLERS,
     **terminals.HANDLERS,
 }
