@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
-from remoteclaw.errors import RedisUnavailable
+from remoteclaw.errors import ConfigError, RedisUnavailable
 from remoteclaw.host.terminal import login_name
 
 if TYPE_CHECKING:
@@ -17,13 +17,20 @@ P = ParamSpec("P")
 
 
 def load() -> "tuple[Home, Config]":
-    """Return the state directory, which need not be there yet, and the configuration."""
+    """Return the state directory, which need not be there yet, and the configuration.
+
+    An error of its file says what it means for what runs.
+    """
     from remoteclaw.config.home import Home
     from remoteclaw.config.load import load_config
 
     home = Home.default().check()
-    config = load_config(home.config_file)
-    return home, config
+    try:
+        return home, load_config(home.config_file)
+    except ConfigError as error:
+        from remoteclaw.up.doctor import goes_on
+
+        raise ConfigError(f"{error}{goes_on(home)}") from None
 
 
 def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:

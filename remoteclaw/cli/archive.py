@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import with_fleet
+from remoteclaw.cli.access import ask, with_fleet
 from remoteclaw.cli.outcome import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, complain_of_no_workers
-from remoteclaw.cli.output import age, clock, complain, echo, echo_text, json_option, listing
+from remoteclaw.cli.output import age, clock, complain, echo, echo_text, json_option, listing, plain
 from remoteclaw.cli.sessions import limit_option, session_argument, sessions
 from remoteclaw.errors import NotFound
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
+
+
+#: The most sessions that a search finds.
+MOST_FOUND = 1000
 
 
 @sessions.command("reset")
@@ -135,28 +139,23 @@ def _check_words(_context: click.Context, _parameter: click.Parameter, words: st
 @click.argument("words", callback=_check_words)
 @limit_option
 @json_option
-@with_fleet
-async def search_sessions(fleet: "Fleet", words: str, limit: int, as_json: bool) -> None:
+def search_sessions(words: str, limit: int, as_json: bool) -> None:
     """List the sessions in which something was said.
 
     TEXT is the newest place with these WORDS, in any case. Ended conversations are not searched.
     """
-    from remoteclaw.gateway.searching import MOST_LOOKED_AT, search_records
-
-    newest = await fleet.sessions.list(limit=MOST_LOOKED_AT)
-    found = await search_records(fleet, newest, words, most=limit)
-    places = [(view, found.excerpts[view.sid]) for view in found.views]
+    found = ask("sessions.search", query=words, inWords=True, limit=min(limit, MOST_FOUND))
     listing(
-        places,
+        found.sessions,
         as_json=as_json,
-        plain=lambda place: {"id": place[0].sid, "key": str(place[0].key), **place[1].told()},
+        plain=lambda one: {"id": one.id, "key": one.key, **plain(one.excerpt)},
         heads=("SESSION", "TITLE", "WHO", "AGE", "TEXT"),
-        row=lambda place: (
-            place[0].sid[:8],
-            place[0].name,
-            place[1].who,
-            age(place[1].at),
-            place[1].text,
+        row=lambda one: (
+            one.id[:8],
+            one.label or one.title or "",
+            one.excerpt.who,
+            age(one.excerpt.at),
+            one.excerpt.text,
         ),
         narrows="TEXT",
         empty="Nobody has said that.",

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.access import load, with_fleet
 from remoteclaw.cli.output import echo, echo_json, json_option
 from remoteclaw.cli.sessions import pause_of, plain_session
-from remoteclaw.errors import ConfigError, RemoteClawError
+from remoteclaw.errors import RemoteClawError
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
-    from remoteclaw.config.home import Home
-    from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
 
 #: How many busy sessions are shown.
@@ -25,37 +23,35 @@ WORKER_FACTS = ("pid", "host", "state", "is_ours")
 
 @click.command()
 @json_option
-def status(as_json: bool) -> None:
+@with_fleet
+async def status(fleet: "Fleet", as_json: bool) -> None:
     """Say what runs. Exit status 0 if messages are answered."""
-    home, config = _loaded()
-
     from remoteclaw.fleet.adapters import accounts_here
 
-    async def run(fleet: "Fleet") -> int:
-        workers = await fleet.workers.list()
-        letters = await fleet.dead_letters.count()
-        memory = await fleet.scripts.memory()
-        count, busy = await fleet.sessions.busy(limit=MOST_SHOWN)
-        hints = await fleet.workers.waiting()
-        address = await fleet.gateways.address(home.host_id)
-        has_sweeper = await fleet.workers.have_sweeper()
-        ours = sum(view.is_ours for view in workers)
-        if as_json:
-            echo_json(
-                {
-                    "workers": [
-                        {name: getattr(view, name) for name in WORKER_FACTS} for view in workers
-                    ],
-                    "hints": hints,
-                    "gateway": address,
-                    "has_sweeper": has_sweeper,
-                    "busy_sessions": count,
-                    "sessions": [plain_session(view, config) for view in busy],
-                    "memory_problem": memory.problem,
-                    "dead_letters": letters,
-                }
-            )
-            return ours
+    home, config = load()
+    workers = await fleet.workers.list()
+    letters = await fleet.dead_letters.count()
+    memory = await fleet.scripts.memory()
+    count, busy = await fleet.sessions.busy(limit=MOST_SHOWN)
+    hints = await fleet.workers.waiting()
+    address = await fleet.gateways.address(home.host_id)
+    has_sweeper = await fleet.workers.have_sweeper()
+    if as_json:
+        echo_json(
+            {
+                "workers": [
+                    {name: getattr(view, name) for name in WORKER_FACTS} for view in workers
+                ],
+                "hints": hints,
+                "gateway": address,
+                "has_sweeper": has_sweeper,
+                "busy_sessions": count,
+                "sessions": [plain_session(view, config) for view in busy],
+                "memory_problem": memory.problem,
+                "dead_letters": letters,
+            }
+        )
+    else:
         echo(f"workers   {len(workers)}")
         for view in workers:
             stranger = "" if view.is_ours else ", and not started as `remoteclaw worker`"
@@ -64,7 +60,7 @@ def status(as_json: bool) -> None:
         echo(f"gateway   {address or 'none here: agents have no tools; `remoteclaw gateway`'}")
         if not has_sweeper:
             echo("sweeper   none: hints that get lost stay lost; run `remoteclaw sweep`")
-        for account in await accounts_here(fleet, load()[1]):
+        for account in await accounts_here(fleet, config):
             echo(f"channel   {one_line(account.line)}")
         echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
         for session in busy:
@@ -75,21 +71,8 @@ def status(as_json: bool) -> None:
             echo(f"memory    {memory.problem}")
         if letters:
             echo(f"dead      {letters}: see `remoteclaw deadletters list`")
-        return ours
-
-    if not on_fleet(run):
+    if not any(view.is_ours for view in workers):
         raise RemoteClawError("No rq worker serves the queue: start some with `remoteclaw worker`.")
-
-
-def _loaded() -> "tuple[Home, Config]":
-    """Load the configuration; an error says what it means for what runs."""
-    try:
-        return load()
-    except ConfigError as error:
-        from remoteclaw.config.home import Home
-        from remoteclaw.up.doctor import goes_on
-
-        raise ConfigError(f"{error}{goes_on(Home.default())}") from None
 
 
 @click.command()
