@@ -113,7 +113,7 @@ async def test_gemini_is_asked_in_a_session_without_tools(
     settings.write_text(json.dumps(allowed))
     question, marker = f"how far? {uuid.uuid4().hex}", directory / "marker"
     told = {"system_prompt": "Use tools.", "plain_prompt": "Be kind.", "trust_workspace": True}
-    async with asyncio.timeout(HANG_S), started(home, gemini, **told) as (process, _):
+    async with asyncio.timeout(HANG_S * 3), started(home, gemini, **told) as (process, _):
         assert await said(process.turn("my colour is green SAY:noted")) == "noted"
         async with busy(process, home.path / "work"):
             before = started_file.read_text()
@@ -123,6 +123,7 @@ async def test_gemini_is_asked_in_a_session_without_tools(
             await process.aside(f"TOOL:run_shell_command:{shell}")
             assert started_file.read_text() == before
         after = await said(process.turn("RECALL"))
+        await several_and_failures(process)
 
     body = str(asked(gemini.model, question))
     assert "Be kind." in body
@@ -179,30 +180,24 @@ async def test_no_tool_runs_beside_a_turn(home: Home, cli: AgentCli, directory: 
     assert not servers or log.read_text() == "started\n"
 
 
-async def test_several_and_failures_beside_a_first_turn(home: Home, gemini: AgentCli) -> None:
+async def several_and_failures(process: AgentProcess) -> None:
     """The turn is told nothing of them, and the agent is parked behind them.
 
     gemini takes a part for the whole where its model breaks off: whoever asks has to see that.
     """
-    failures = ["HTTP:401", "HTTP:429", "HTTP:529"]
-    async with (
-        asyncio.timeout(HANG_S * 2),
-        started(home, gemini, permissions="auto", trust_workspace=True) as (process, _),
-    ):
-        turn = process.turn("w DRIP:1000:100")
-        await anext(turn)
-        reading = asyncio.create_task(rest(turn))
-        answers = await asyncio.gather(*(process.aside(f"SAY:{word}") for word in "abc"))
-        assert answers == list("abc")
-        for failure in failures:
-            with pytest.raises(AsideFailed):
-                await process.aside(failure)
-        cancelled = asyncio.create_task(process.aside("SLEEP:30 SAY:late"))
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        await process.interrupt()
-        events = await reading
-        assert await said(process.turn("SAY:still here")) == "still here"
-        assert process.parked_state() is not None
-
+    turn = process.turn("w DRIP:1000:100")
+    await anext(turn)
+    reading = asyncio.create_task(rest(turn))
+    answers = await asyncio.gather(*(process.aside(f"SAY:{word}") for word in "abc"))
+    assert answers == list("abc")
+    for failure in ("HTTP:401", "HTTP:429", "HTTP:529"):
+        with pytest.raises(AsideFailed):
+            await process.aside(failure)
+    cancelled = asyncio.create_task(process.aside("SLEEP:30 SAY:late"))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await process.interrupt()
+    events = await reading
+    assert await said(process.turn("SAY:still here")) == "still here"
+    assert process.parked_state() is not None
     assert not [event for event in events if isinstance(event, ErrorEvent | NoticeEvent)]

@@ -150,6 +150,7 @@ async def test_a_branch_whose_worker_is_killed_is_the_same_copy(
     assert len(await stack.fleet.sessions.children(busy.session.sid)) == 1
 
 
+@pytest.mark.thorough
 async def test_a_cli_that_copies_no_conversation_at_work_begins_with_notes(
     served: Stack, directory: Path, model_server: ModelServerProcess
 ) -> None:
@@ -169,6 +170,7 @@ async def test_a_cli_that_copies_no_conversation_at_work_begins_with_notes(
     assert "branches" in result or "denied" in result.lower() or "rejected" in result.lower()
 
 
+@pytest.mark.thorough("codex")
 async def test_a_person_has_something_looked_up_while_the_agent_works(
     cli: AgentCli, served: Stack, directory: Path
 ) -> None:

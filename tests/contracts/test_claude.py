@@ -4,44 +4,12 @@ import json
 import os
 from pathlib import Path
 
-import pytest
-
 from tests.support.agents import AgentCli
 from tests.support.stack import Stack, said
 
 
-@pytest.fixture
-async def agent(stack: Stack, claude: AgentCli) -> Stack:
-    """A stack whose agent is the real claude, and one worker."""
-    stack.configure(claude.config())
-    await stack.start_worker()
-    return stack
-
-
 def pid_of(detail: str) -> int:
     return int(detail.rpartition(" ")[2])
-
-
-async def test_a_message_is_never_an_option_or_a_command(agent: Stack) -> None:
-    for text in ("-p ECHO", "--help ECHO", "/help ECHO", "!ls ECHO", "@x ECHO"):
-        assert (await agent.ask(text)).endswith(text)
-
-
-async def test_a_message_reads_no_file(stack: Stack, claude: AgentCli) -> None:
-    """Claude puts a file in the place of what somebody typed with an @, whoever may read it."""
-    secret = stack.home.path / "secret.txt"
-    secret.write_text("TOP-SECRET-4711")
-    stack.configure(claude.config(permissions="deny"))
-    await stack.start_worker()
-    for mention in ("@{}", '@"{}"', "look\u3002@{}", "@{}#L1-2"):
-        text = f"RECALL {mention.format(secret)} please"
-
-        await stack.ask(text, user_name=f"@{secret}")
-
-        asked = claude.model.bodies()
-        # The words themselves arrive as they are.
-        assert json.dumps(text, ensure_ascii=False)[1:-1] in asked
-        assert "TOP-SECRET" not in asked
 
 
 async def test_a_workspace_that_is_trusted_is_listened_to(stack: Stack, claude: AgentCli) -> None:
@@ -81,6 +49,8 @@ async def test_a_workspace_says_nothing_about_its_agent(stack: Stack, claude: Ag
     for file, content in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
+    secret = stack.home.path / "secret.txt"
+    secret.write_text("TOP-SECRET-4711")
     stack.configure(claude.config(permissions="deny", workspace=str(workspace)))
     await stack.start_worker()
 
@@ -91,37 +61,26 @@ async def test_a_workspace_says_nothing_about_its_agent(stack: Stack, claude: Ag
     asked = claude.model.bodies().splitlines()[-1]
     assert "USER-MEMORY" in asked
     assert "PROJECT-MEMORY" not in asked
+    await reads_no_file(stack, claude, secret)
 
 
-# -- background tasks -----------------------------------------------------------------------------
+async def reads_no_file(stack: Stack, claude: AgentCli, secret: Path) -> None:
+    """Claude puts a file in the place of what somebody typed with an @, whoever may read it."""
+    for mention in ("@{}", '@"{}"', "look\u3002@{}", "@{}#L1-2"):
+        text = f"RECALL {mention.format(secret)} please"
+
+        await stack.ask(text, user_name=f"@{secret}")
+
+        asked = claude.model.bodies()
+        # The words themselves arrive as they are.
+        assert json.dumps(text, ensure_ascii=False)[1:-1] in asked
+        assert "TOP-SECRET" not in asked
 
 
-async def test_it_starts_nothing_that_would_make_it_speak_unasked(
+async def test_it_is_told_messages_alone_and_no_secret_and_says_a_long_answer_once(
     stack: Stack, claude: AgentCli
 ) -> None:
-    """When a background task ends, claude takes a turn of its own, which nobody may hear."""
-    stack.configure(claude.config(permissions="auto"))
-    await stack.start_worker()
-    call = json.dumps({"command": "true", "run_in_background": True})
-
-    assert "unexpected parameter `run_in_background`" in await stack.ask(f"TOOL:Bash:{call}")
-
-
-# -- failures -------------------------------------------------------------------------------------
-
-
-async def test_a_long_answer_that_breaks_off_is_said_once(agent: Stack) -> None:
-    outcome = await agent.outcome(await agent.append("DROP*1 LONG:9000"))
-
-    text = "".join(str(part["text"]) for part in outcome.reply)
-    assert len(outcome.reply) > 2
-    assert text.count("## Section 1\n") == 1
-    assert text.endswith("END-OF-LONG")
-
-
-async def test_it_gets_no_secret_that_it_does_not_need(
-    stack: Stack, claude: AgentCli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    """No message is an option or a command; of its answer a part breaks off."""
     stack.configure(claude.config())
     await stack.start_worker(
         OPENAI_API_KEY="another provider's",
@@ -142,23 +101,42 @@ async def test_it_gets_no_secret_that_it_does_not_need(
     assert {name for name in names if name.startswith("REMOTECLAW")} == {"REMOTECLAW_HOLDER"}
     assert "nobody's key" not in Path(f"/proc/{pid}/cmdline").read_text()
 
+    for text in ("-p ECHO", "--help ECHO", "/help ECHO", "!ls ECHO", "@x ECHO"):
+        assert (await stack.ask(text)).endswith(text)
+
+    outcome = await stack.outcome(await stack.append("DROP*1 LONG:9000"))
+    text = "".join(str(part["text"]) for part in outcome.reply)
+    assert len(outcome.reply) > 2
+    assert text.count("## Section 1\n") == 1
+    assert text.endswith("END-OF-LONG")
+
 
 # -- messages that join a running turn ------------------------------------------------------------
 
 
-@pytest.fixture
-async def steered(stack: Stack, claude: AgentCli) -> Stack:
-    """A stack whose claude hears of messages while it works."""
+async def test_it_hears_of_messages_while_it_works(
+    stack: Stack, claude: AgentCli, directory: Path
+) -> None:
     stack.configure(claude.config(permissions="auto"), queue={"mode": "steer"})
     await stack.start_worker()
-    return stack
+    await speaks_only_when_it_is_asked(stack)
+    await hears_of_a_message_with_the_result_of_its_tool(stack, claude, directory)
+    await answers_what_came_too_late_for_its_answer_right_behind(stack)
+    await is_stopped_with_what_it_has_not_heard_of_yet(stack)
+
+
+async def speaks_only_when_it_is_asked(stack: Stack) -> None:
+    """When a background task ends, claude takes a turn of its own, which nobody may hear."""
+    call = json.dumps({"command": "true", "run_in_background": True})
+
+    assert "unexpected parameter `run_in_background`" in await stack.ask(f"TOOL:Bash:{call}")
 
 
 def bash(command: str) -> str:
     return f"TOOL:Bash:{json.dumps({'command': command})}"
 
 
-async def test_it_hears_of_a_message_with_the_result_of_its_tool(
+async def hears_of_a_message_with_the_result_of_its_tool(
     steered: Stack, claude: AgentCli, directory: Path
 ) -> None:
     until_told = f"until [ -e {directory}/go ]; do sleep 0.01; done"
@@ -176,7 +154,7 @@ async def test_it_hears_of_a_message_with_the_result_of_its_tool(
     assert "SAY:two" in json.dumps(last["messages"][-2:])
 
 
-async def test_it_answers_what_came_too_late_for_its_answer_right_behind(steered: Stack) -> None:
+async def answers_what_came_too_late_for_its_answer_right_behind(steered: Stack) -> None:
     first = await steered.append("DRIP:40:50")
     await steered.reached(first, "output")
     second = await steered.append("SAY:two")
@@ -195,7 +173,7 @@ async def test_it_answers_what_came_too_late_for_its_answer_right_behind(steered
     assert (await steered.reached(fourth, "spawned")).startswith("warm")
 
 
-async def test_a_stop_ends_it_with_what_it_has_not_heard_of_yet(steered: Stack) -> None:
+async def is_stopped_with_what_it_has_not_heard_of_yet(steered: Stack) -> None:
     first = await steered.append(bash("sleep 600"))
     await steered.reached(first, "tool")
     second = await steered.append(bash("touch ran; echo never"))

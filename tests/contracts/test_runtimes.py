@@ -439,29 +439,24 @@ async def test_a_configured_server_needs_no_permission_and_gets_no_answer(
     opened: Open, cli: AgentCli, directory: Path
 ) -> None:
     """One that does not start is done without."""
-    probe = McpServerConfig(
-        command=sys.executable,
-        args=("-m", "tests.support.mcp_server"),
-        env={"PYTHONPATH": str(ROOT)},
-    )
     broken = McpServerConfig(command=sys.executable, args=("-c", "raise SystemExit(1)"))
     sly = sly_server(directory / "log")
     trust = cli.name == "gemini"
     async with opened(
         permissions="ask",
-        mcp_servers={"probe": probe, "broken": broken, "sly": sly},
+        mcp_servers={"broken": broken, "sly": sly},
         trust_workspace=trust,
         inherit_mcp=not trust,  # with others beside it, gemini doesn't tell whose tool it is
     ) as agent:
         tools = await agent.say("TOOLS")
-        result = await agent.ask('TOOL:echo:{"text": "ping"}')
+        result = await agent.ask("TOOL:look:{}")
         answer = await agent.say("TOOL:confirm:{}")
 
-    assert "echo" in tools
-    assert "echo: ping" in said(result)
+    assert "confirm" in tools
+    assert "seen" in said(result)
     assert result.run.permission_denials == ()
     (call,) = result.tool_calls
-    assert "echo" in call.name
+    assert "look" in call.name
     assert not call.is_error
     assert "got" in answer
     assert "accept" not in answer
