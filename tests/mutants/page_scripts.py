@@ -7,7 +7,7 @@ MUTANTS = (
         "earlier messages that stay away from who scrolls up quickly",
         before="if (scroller.clientHeight && scroller.scrollTop < NEAR_PX) more();",
         after="",
-        test="test_who_was_away_long_sees_the_newest_and_can_read_the_rest",
+        test="test_a_laptop_that_slept_shows_what_came_and_sends_what_was_written",
     ),
     Mutant(
         "a phone that can't look back",

@@ -44,33 +44,82 @@ def answers(page: Page) -> Locator:
     return page.locator(".message.agent")
 
 
-async def test_a_newcomer_writes_and_reads_the_answer(browser: Browser, stack: Stack) -> None:
+async def test_a_newcomer_writes_and_reads_the_answers(browser: Browser, stack: Stack) -> None:
+    """At a desk and on a phone; a turn is stopped, files go both ways, and conversations stay
+    apart.
+    """
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        own, conversations = page.locator(".message.own"), page.get_by_role("complementary")
         await write(page, "hello **you**")
-        await expect(page.locator(".message.own strong")).to_have_text("you")
+        await expect(own.locator("strong")).to_have_text("you")
         await expect(answers(page)).to_contain_text("RemoteClaw's demo agent")
         assert page.url == f"{door.url}/"
-        await expect(page.get_by_role("complementary").get_by_role("link")).to_have_count(2)
+        await expect(conversations.get_by_role("link")).to_have_count(2)
         async with logged_in(browser, stack, door, viewport=PHONE, color_scheme="dark") as phone:
             await expect(answers(phone)).to_contain_text("RemoteClaw's demo agent")
             await write(phone, "from the phone")
-            await expect(page.locator(".message.own")).to_have_text(
-                [re.compile("hello you"), re.compile("from the phone")]
-            )
+            await expect(own).to_have_text([re.compile("hello you"), re.compile("from the phone")])
             await expect(answers(page)).to_have_count(2)
             width = await phone.evaluate("document.documentElement.scrollWidth")
             assert width <= PHONE["width"]
 
-
-async def test_a_turn_is_streamed_and_stopped(browser: Browser, stack: Stack) -> None:
-    await stack.start_worker()
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await write(page, "slow")
         await expect(page.locator(".live .text")).to_contain_text("1 2 3")
         await page.get_by_role("button", name="Stop").click()
         await expect(page.locator(".live")).to_be_hidden()
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+
+        await page.get_by_role("link", name="New conversation").click()
+        await expect(page.locator(".message")).to_have_count(0)
+        await page.locator("input[type=file]").set_input_files(
+            {"name": "plan.txt", "mimeType": "text/plain", "buffer": b"1, 2, 3"}
+        )
+        await expect(page.locator(".attached")).to_contain_text("plan.txt")
+        await write(page, "file")
+        await expect(own.locator(".file")).to_contain_text("plan.txt")
+        file = page.locator(".message.agent .file")
+        async with page.expect_download() as download:
+            await file.click()
+        saved = await download.value
+        assert await saved.failure() is None
+        assert saved.suggested_filename in (await file.text_content() or "")
+
+        first = [re.compile(text) for text in ("hello you", "from the phone", "slow")]
+        await conversations.get_by_role("link", name="hello").click()
+        await expect(own).to_have_text(first)
+        await conversations.get_by_role("link", name="file").click()
+        await expect(own).to_have_text(re.compile("file"))
+        await write(page, "three")
+        await expect(own).to_have_text([re.compile("file"), re.compile("three")])
+
+
+async def test_a_new_link_logs_in_where_the_page_is_open(browser: Browser, stack: Stack) -> None:
+    """Whose token is revoked reads how to log in, and so does who logs out; what was told in one
+    millisecond is all there.
+    """
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        message = page.get_by_label("Message", exact=True)
+        await expect(message).to_be_focused()
+        client = stack.fleet.scripts.client
+        for number, text in enumerate(("one", "two", "three")):
+            about = orjson.dumps({"from": "agent", "text": text, "files": []})
+            event_id = f"1795395600000-{number}"
+            await client.xadd(
+                keys.web("admin.ada"), {"kind": "message", "about": about}, id=event_id
+            )
+        await page.reload()
+        await expect(page.locator(".message.agent .text")).to_have_text(["one", "two", "three"])
+        for token in await stack.fleet.tokens.list():
+            await stack.fleet.tokens.revoke(token.id)
+        await expect(page.locator("main")).to_contain_text("remoteclaw open")
+        code = await stack.fleet.logins.create("ada", "admin", 3_600_000)
+        await page.goto(f"{door.url}/#{code}")
+        await expect(message).to_be_focused()
+        assert page.url == f"{door.url}/"
+        await page.get_by_role("button", name="Log out").click()
+        await expect(page.locator("main")).to_contain_text("remoteclaw open")
+        assert await stack.fleet.tokens.list() == []
 
 
 async def test_an_answer_beside_a_turn_ends_nothing_of_the_turn(
@@ -97,23 +146,6 @@ async def test_an_answer_beside_a_turn_ends_nothing_of_the_turn(
         await expect(page.locator(".live")).to_be_hidden()
 
 
-async def test_files_go_both_ways(browser: Browser, stack: Stack) -> None:
-    await stack.start_worker()
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        await page.locator("input[type=file]").set_input_files(
-            {"name": "plan.txt", "mimeType": "text/plain", "buffer": b"1, 2, 3"}
-        )
-        await expect(page.locator(".attached")).to_contain_text("plan.txt")
-        await write(page, "file")
-        await expect(page.locator(".message.own .file")).to_contain_text("plan.txt")
-        file = page.locator(".message.agent .file")
-        async with page.expect_download() as download:
-            await file.click()
-        saved = await download.value
-        assert await saved.failure() is None
-        assert saved.suggested_filename in (await file.text_content() or "")
-
-
 async def test_a_gateway_that_is_killed_costs_nothing(browser: Browser, stack: Stack) -> None:
     await stack.start_worker()
     async with (
@@ -129,14 +161,6 @@ async def test_a_gateway_that_is_killed_costs_nothing(browser: Browser, stack: S
             await write(page, "again")
             await expect(answers(page)).to_have_count(2)
             await expect(page.locator(".message.own")).to_have_count(2)
-
-
-async def test_whose_token_is_revoked_reads_how_to_log_in(browser: Browser, stack: Stack) -> None:
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
-        for token in await stack.fleet.tokens.list():
-            await stack.fleet.tokens.revoke(token.id)
-        await expect(page.locator("main")).to_contain_text("remoteclaw open")
 
 
 async def test_a_question_is_answered_by_a_choice_and_in_own_words(
@@ -157,75 +181,3 @@ async def test_a_question_is_answered_by_a_choice_and_in_own_words(
         await own.press("Enter")
         await expect(answers(page).last).to_contain_text('"Which colours?": "like the sea"')
         await expect(answers(page).last).to_contain_text('"Which DB?": "SQLite"')
-
-
-async def test_each_conversation_shows_its_own_messages_alone(
-    browser: Browser, stack: Stack
-) -> None:
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        await write(page, "one")
-        await expect(page.locator(".message.own")).to_have_count(1)
-        await page.get_by_role("link", name="New conversation").click()
-        await expect(page.locator(".message")).to_have_count(0)
-        await write(page, "two")
-        await expect(page.locator(".message.own")).to_have_text(re.compile("two"))
-        await page.get_by_role("complementary").get_by_role("link", name="one").click()
-        await expect(page.locator(".message.own")).to_have_text(re.compile("one"))
-        await page.get_by_role("complementary").get_by_role("link", name="two").click()
-        await expect(page.locator(".message.own")).to_have_text(re.compile("two"))
-        await write(page, "three")
-        await expect(page.locator(".message.own")).to_have_text(
-            [re.compile("two"), re.compile("three")]
-        )
-
-
-async def test_two_messages_of_one_millisecond_are_both_shown(
-    browser: Browser, stack: Stack
-) -> None:
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
-        client = stack.fleet.scripts.client
-        for number, text in enumerate(("one", "two", "three")):
-            about = orjson.dumps({"from": "agent", "text": text, "files": []})
-            event_id = f"1795395600000-{number}"
-            await client.xadd(
-                keys.web("admin.ada"), {"kind": "message", "about": about}, id=event_id
-            )
-        await page.reload()
-        await expect(page.locator(".message.agent .text")).to_have_text(["one", "two", "three"])
-
-
-async def test_a_new_link_logs_in_where_the_page_is_open(browser: Browser, stack: Stack) -> None:
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
-        for token in await stack.fleet.tokens.list():
-            await stack.fleet.tokens.revoke(token.id)
-        await expect(page.locator("main")).to_contain_text("remoteclaw open")
-        code = await stack.fleet.logins.create("ada", "admin", 3_600_000)
-        await page.goto(f"{door.url}/#{code}")
-        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
-        assert page.url == f"{door.url}/"
-
-
-async def test_who_may_only_read_is_told_and_offered_nothing_to_write(
-    browser: Browser, stack: Stack
-) -> None:
-    async with (
-        opened(stack) as door,
-        logged_in(browser, stack, door, scope="read") as page,
-    ):
-        await expect(page.get_by_role("alert")).to_contain_text("This login has the scope read")
-        await expect(page.get_by_text("Write to your agent")).to_be_hidden()
-        await expect(page.get_by_role("link", name="New conversation")).to_be_hidden()
-        await expect(page.get_by_label("Message", exact=True)).to_be_hidden()
-        await expect(page.get_by_role("link", name="Chat")).to_have_attribute(
-            "aria-current", "page"
-        )
-
-
-async def test_who_logs_out_is_out_here_and_leaves_no_token(browser: Browser, stack: Stack) -> None:
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
-        await page.get_by_role("button", name="Log out").click()
-        await expect(page.locator("main")).to_contain_text("remoteclaw open")
-        assert await stack.fleet.tokens.list() == []

@@ -95,19 +95,3 @@ async def test_a_job_is_added_and_changed_by_a_form(browser: Browser, stack: Sta
     job = await job_of(stack.fleet, added.id)
     assert (job.session, job.message) == (accepted.session, "What is new, in short?")
     assert (job.schedule, job.next_ms) == (added.schedule, added.next_ms)
-
-
-async def test_who_may_only_read_is_offered_no_change_of_a_job(
-    browser: Browser, stack: Stack
-) -> None:
-    """Without a scheduler, everybody reads that nothing is run by the clock."""
-    await add(stack.fleet, Schedule(every_s=3600), session=ADA)
-    async with opened(stack) as door, logged_in(browser, stack, door, scope="read") as page:
-        await page.get_by_role("link", name="Cron").click()
-        row = page.get_by_role("listitem").filter(has_text="standup")
-        await expect(row).to_contain_text("every hour")
-        await expect(row.get_by_role("button", name="Run now")).to_be_hidden()
-        await expect(page.get_by_role("button", name="New job")).to_be_hidden()
-        await expect(page.get_by_role("alert").filter(visible=True)).to_contain_text(
-            "No scheduler runs"
-        )

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, expect
 from remoteclaw.fleet import keys
 from remoteclaw.messages import SessionKey
 from tests.support.bridges import claude_script
-from tests.support.browser import logged_in, write
+from tests.support.browser import PHONE, logged_in, write
 from tests.support.doors import Door, opened
 from tests.support.stack import Stack
 
@@ -146,7 +146,9 @@ async def test_what_tools_do_is_shown_while_they_run_and_after(
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
 
 
-async def test_who_reads_further_up_is_left_there(browser: Browser, stack: Stack) -> None:
+async def test_who_reads_further_up_is_left_there_and_who_is_at_the_end_stays_there(
+    browser: Browser, stack: Stack
+) -> None:
     """However much comes at the end, and above."""
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
@@ -175,6 +177,15 @@ async def test_who_reads_further_up_is_left_there(browser: Browser, stack: Stack
         await expect(page.locator(".message", has_text="Stopped.")).to_be_attached()
         await expect(page.locator(".live")).to_be_hidden()
         assert abs(await read.evaluate(place) - before) < 1  # in pixels
+
+        await page.set_viewport_size(PHONE)
+        await page.locator(".scroller").evaluate("it => { it.scrollTop = it.scrollHeight; }")
+        await write(page, "long")
+        await expect(page.locator(".message", has_text="Part 40")).to_be_attached()
+        reply = page.get_by_role("button", name="Reply").last
+        await expect(reply).to_be_in_viewport()
+        await page.get_by_label("Message", exact=True).fill("and\n" * 9)
+        await expect(reply).to_be_in_viewport()
 
 
 async def test_a_long_session_is_read_backwards(browser: Browser, stack: Stack) -> None:

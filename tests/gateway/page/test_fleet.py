@@ -71,31 +71,3 @@ async def test_the_fleet_is_watched_and_what_was_given_up_is_tried_again(
         await expect(here).to_be_in_viewport(ratio=0.95)
         await expect(table(page, "Workers").get_by_role("cell")).not_to_have_count(0)
         assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-
-
-async def test_the_chat_opens_without_what_other_places_need(
-    browser: Browser, stack: Stack
-) -> None:
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
-        names = "performance.getEntriesByType('resource').map((one) => one.name.split('/').pop())"
-        fetched = set(await page.evaluate(names))
-        await page.get_by_role("link", name="Fleet").click()
-        await expect(page.get_by_role("heading", name="Fleet")).to_be_focused()
-        await expect(page.get_by_text("Looked at")).to_be_visible()
-        later = set(await page.evaluate(names)) - fetched
-
-    assert "chat.js" in fetched
-    assert "session_panel.js" not in fetched
-    assert later >= {"fleet.js", "letters.js", "doctor.js", "places.css"}
-
-
-async def test_who_may_only_read_is_offered_no_retry(browser: Browser, stack: Stack) -> None:
-    await give_up(stack, await stack.append("remember"))
-    async with (
-        opened(stack) as door,
-        logged_in(browser, stack, door, scope="read") as page,
-    ):
-        await page.goto(f"{door.url}/#/fleet")
-        await expect(page.locator(".letters > li")).to_contain_text("remember")
-        await expect(page.get_by_role("button", name="Retry")).to_have_count(0)

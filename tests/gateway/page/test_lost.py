@@ -114,41 +114,84 @@ async def accepted(stack: Stack) -> int:
     return int(await stack.fleet.scripts.client.xlen(keys.inbound(sid)))
 
 
+async def has_accepted(stack: Stack, count: int) -> bool:
+    return await accepted(stack) == count
+
+
 async def test_a_laptop_that_slept_shows_what_came_and_sends_what_was_written(
     browser: Browser, stack: Stack, network: Network
 ) -> None:
-    """Its connection is open at its own end alone: the sign of life is missing."""
+    """Its connection is open at its own end alone: the sign of life is missing. What was taken is
+    there once; who slept long sees the newest, and can read the rest.
+    """
     async with logged_in(browser, stack, network.door) as page:
+        away, message = page.locator(".status"), page.get_by_label("Message", exact=True)
         await write(page, "before")
         await shown(page, "before")
         network.swallow()
         await write(page, "written meanwhile")
         await say(stack, "said meanwhile")
-        await expect(page.locator(".status")).to_contain_text("RemoteClaw is away")
+        await expect(away).to_contain_text("RemoteClaw is away")
         await expect(page.get_by_role("alert")).to_contain_text("Perhaps not sent")
         assert await accepted(stack) == 1
         await write(page, "and this")
         network.pass_on()
-        await shown(page, "before", "said meanwhile", "written meanwhile", "and this")
-        await expect(page.locator(".status")).to_be_hidden()
-        await expect(page.get_by_label("Message", exact=True)).to_have_value("")
+        texts = ["before", "said meanwhile", "written meanwhile", "and this"]
+        await shown(page, *texts)
+        await expect(away).to_be_hidden()
+        await expect(message).to_have_value("")
         assert await accepted(stack) == 3
 
-
-async def test_what_was_sent_when_the_answer_was_lost_is_there_once(
-    browser: Browser, stack: Stack, network: Network
-) -> None:
-    async with logged_in(browser, stack, network.door) as page:
-        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
         network.swallow("down")
         await write(page, "once")
-        await eventually(lambda: accepted(stack))
+        await eventually(lambda: has_accepted(stack, 4))
         await expect(page.get_by_role("alert")).to_contain_text("Perhaps not sent")
+        network.swallow()
+        await expect(away).to_contain_text("RemoteClaw is away")
+        more = [f"number {number}" for number in range(chats.MOST)]
+        for text in more:
+            about = {"from": "agent", "text": text, "files": []}
+            await stack.fleet.web.add(CHAT, "message", about, once="", keep_ms=600_000)
         network.pass_on()
-        await expect(page.get_by_label("Message", exact=True)).to_have_value("")
-        await write(page, "twice")
-        await shown(page, "once", "twice")
+        await shown(page, *more[-chats.NEWEST :])
+        await expect(message).to_have_value("")
+        await page.locator(".scroller").evaluate(TO_THE_TOP)
+        await shown(page, *texts, "once", *more)
+        assert await accepted(stack) == 4
+
+
+async def test_while_redis_is_away_each_tab_says_so_and_goes_on_by_itself(
+    browser: Browser, stack: Stack
+) -> None:
+    """It ends for real, and comes back with what it had; what was written meanwhile is sent.
+    Before and after, two tabs are the same.
+    """
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await write(page, "one")
+        await shown(page, "one")
+        other = await page.context.new_page()
+        await other.goto(door.url)
+        await shown(other, "one")
+        await write(other, "two")
+        await shown(other, "one", "two")  # Redis has it: what comes next is behind it
+        await say(stack, "three")
+        for tab in (page, other):
+            await shown(tab, "one", "two", "three")
+            await expect(tab.locator(".message.own")).to_have_count(2)
         assert await accepted(stack) == 2
+        await asyncio.to_thread(stack.redis.kill)
+        await write(page, "meanwhile")
+        for tab in (page, other):
+            await expect(tab.locator(".status")).to_contain_text("Redis can't be reached")
+        await expect(page.get_by_role("alert")).to_contain_text("Perhaps not sent")
+        await asyncio.to_thread(stack.redis.start)
+        for tab in (page, other):
+            await shown(tab, "one", "two", "three", "meanwhile")
+            await expect(tab.locator(".status")).to_be_hidden()
+        await say(stack, "after")
+        for tab in (page, other):
+            await shown(tab, "one", "two", "three", "meanwhile", "after")
+        assert await accepted(stack) == 3
 
 
 async def test_a_job_whose_answer_was_lost_is_added_once_and_run_once(
@@ -190,43 +233,6 @@ async def test_a_job_whose_answer_was_lost_is_added_once_and_run_once(
     scheduler.cancel()
 
 
-async def test_while_redis_is_away_the_page_says_so_and_goes_on_by_itself(
-    browser: Browser, stack: Stack
-) -> None:
-    """It ends for real, and comes back with what it had; what was written meanwhile is sent."""
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        await write(page, "before")
-        await shown(page, "before")
-        await asyncio.to_thread(stack.redis.kill)
-        await write(page, "meanwhile")
-        await expect(page.locator(".status")).to_contain_text("Redis can't be reached")
-        await expect(page.get_by_role("alert")).to_contain_text("Perhaps not sent")
-        await asyncio.to_thread(stack.redis.start)
-        await shown(page, "before", "meanwhile")
-        await expect(page.locator(".status")).to_be_hidden()
-        await say(stack, "after")
-        await shown(page, "before", "meanwhile", "after")
-        assert await accepted(stack) == 2
-
-
-async def test_a_second_tab_is_the_same_and_each_message_is_there_once(
-    browser: Browser, stack: Stack
-) -> None:
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        await write(page, "one")
-        await shown(page, "one")
-        other = await page.context.new_page()
-        await other.goto(door.url)
-        await shown(other, "one")
-        await write(other, "two")
-        await shown(other, "one", "two")  # Redis has it: what comes next is behind it
-        await say(stack, "three")
-        for tab in (page, other):
-            await shown(tab, "one", "two", "three")
-            await expect(tab.locator(".message.own")).to_have_count(2)
-        assert await accepted(stack) == 2
-
-
 async def test_what_is_earlier_comes_as_one_scrolls_up_and_moves_nothing(
     browser: Browser, stack: Stack
 ) -> None:
@@ -258,25 +264,6 @@ async def test_what_is_earlier_comes_as_one_scrolls_up_and_moves_nothing(
         await shown(page, *texts)
         await expect(earlier).to_be_hidden()
         await expect(page.locator(".message").first).to_contain_text("👍")
-
-
-async def test_who_was_away_long_sees_the_newest_and_can_read_the_rest(
-    browser: Browser, stack: Stack, network: Network
-) -> None:
-    async with logged_in(browser, stack, network.door) as page:
-        await say(stack, "before")
-        await shown(page, "before")
-        network.swallow()
-        await expect(page.locator(".status")).to_contain_text("RemoteClaw is away")
-        texts = [f"number {number}" for number in range(chats.MOST)]
-        for text in texts:
-            about = {"from": "agent", "text": text, "files": []}
-            await stack.fleet.web.add(CHAT, "message", about, once="", keep_ms=600_000)
-        network.pass_on()
-        await shown(page, *texts[-chats.NEWEST :])
-
-        await page.locator(".scroller").evaluate(TO_THE_TOP)
-        await shown(page, "before", *texts)
 
 
 async def test_a_link_that_is_followed_while_redis_is_away_logs_in_when_it_is_back(

@@ -23,105 +23,38 @@ async def focused(page: Page) -> str:
 
 
 async def test_who_has_no_mouse_skips_goes_and_arrives(browser: Browser, stack: Stack) -> None:
+    """And what a place needs is fetched when one goes there."""
+    names = "performance.getEntriesByType('resource').map((one) => one.name.split('/').pop())"
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         message = page.get_by_label("Message", exact=True)
         await expect(message).to_be_focused()
-        await page.get_by_role("link", name="Requests").focus()
+        fetched = set(await page.evaluate(names))
+        await page.get_by_role("link", name="Fleet").focus()
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("heading", name="Requests", exact=True)).to_be_focused()
-        assert await page.title() == "Requests · RemoteClaw"
+        await expect(page.get_by_role("heading", name="Fleet", exact=True)).to_be_focused()
+        assert await page.title() == "Fleet · RemoteClaw"
+        await expect(page.get_by_text("Looked at")).to_be_visible()
+        later = set(await page.evaluate(names)) - fetched
+        await page.get_by_role("heading", name="Fleet", exact=True).focus()
         await page.keyboard.press("Shift+Tab")
         while await focused(page) != "Skip to the content":
             await page.keyboard.press("Shift+Tab")
         await expect(page.locator(".skip")).to_be_in_viewport()
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("main")).to_be_focused()
-        assert page.url.endswith("#/requests")
+        assert page.url.endswith("#/fleet")
         await page.go_back()
         await expect(message).to_be_focused()
 
-
-async def test_a_phone_has_its_conversations_in_a_drawer(browser: Browser, stack: Stack) -> None:
-    async with opened(stack) as door, logged_in(browser, stack, door, **TOUCH) as page:
-        drawer, button = page.get_by_role("complementary"), page.locator(".menu")
-        await expect(drawer).to_be_hidden()
-        await button.click()
-        await expect(button).to_have_attribute("aria-expanded", "true")
-        await expect(drawer.get_by_role("link", name="New conversation")).to_be_focused()
-        await page.keyboard.press("Escape")
-        await expect(drawer).to_be_hidden()
-        await expect(button).to_be_focused()
-        await button.click()
-        await expect(drawer.get_by_role("button", name="Log out")).to_be_visible()
-        await page.touchscreen.tap(PHONE["width"] - 10, 400)
-        await expect(drawer).to_be_hidden()
-        await button.click()
-        await drawer.get_by_role("link", name="New conversation").click()
-        await expect(drawer).to_be_hidden()
-        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert "chat.js" in fetched
+    assert "session_panel.js" not in fetched
+    assert later >= {"fleet.js", "letters.js", "doctor.js", "places.css"}
 
 
-async def test_who_is_at_the_end_stays_there_while_more_is_written_below(
+async def test_a_phone_has_a_drawer_and_a_keyboard_that_comes_when_asked_for(
     browser: Browser, stack: Stack
 ) -> None:
-    await stack.start_worker()
-    async with (
-        opened(stack) as door,
-        logged_in(browser, stack, door, viewport=PHONE, has_touch=True) as page,
-    ):
-        text = page.get_by_label("Message", exact=True)
-        await text.fill("long")
-        await page.get_by_role("button", name="Send").click()
-        reply = page.get_by_role("button", name="Reply").last
-        await expect(reply).to_be_in_viewport()
-        await text.fill("and\n" * 9)
-        await expect(reply).to_be_in_viewport()
-
-
-async def test_what_is_half_written_stays_in_its_conversation(
-    browser: Browser, stack: Stack
-) -> None:
-    """Through another view, another conversation and a reload, and until it is sent."""
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        message = page.get_by_label("Message", exact=True)
-        await message.fill("half of a thought")
-        await page.get_by_role("link", name="Requests").click()
-        await page.get_by_role("link", name="Chat", exact=True).click()
-        await expect(message).to_have_value("half of a thought")
-        await page.get_by_role("link", name="New conversation").click()
-        await expect(message).to_have_value("")
-        await page.get_by_role("link", name="Chat", exact=True).click()
-        await page.reload()
-        await expect(message).to_have_value("half of a thought")
-        await message.press("Enter")
-        await expect(page.locator(".message.own")).to_contain_text("half of a thought")
-        await expect(message).to_have_value("")
-        await page.reload()
-        await expect(page.locator(".message.own")).to_contain_text("half of a thought")
-        await expect(message).to_have_value("")
-        await message.fill("for my eyes")
-        await page.get_by_role("button", name="Log out").click()
-        await expect(page.get_by_role("main")).to_contain_text("You are logged out.")
-        assert await page.evaluate("sessionStorage.length") == 0
-
-
-async def test_what_one_has_written_is_not_sent_by_who_logs_in_next(
-    browser: Browser, stack: Stack
-) -> None:
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        message = page.get_by_label("Message", exact=True)
-        await expect(page.get_by_role("heading", name="Chat with main")).to_be_visible()
-        await message.fill("for my eyes")
-        code = await stack.fleet.logins.create("bob", "write", 3_600_000)
-        await page.goto(f"{door.url}/#{code}")
-        await expect(page.get_by_role("heading", name="Chat with main")).to_be_visible()
-        await expect(message).to_have_value("")
-        assert await page.evaluate("sessionStorage.getItem('remoteclaw.person')") == "user.bob"
-
-
-async def test_a_touch_keyboard_comes_when_asked_for_and_its_enter_makes_a_line(
-    browser: Browser, stack: Stack
-) -> None:
+    """The keyboard's Enter makes a line."""
     async with opened(stack) as door, logged_in(browser, stack, door, **TOUCH) as page:
         message = page.get_by_label("Message", exact=True)
         await expect(page.get_by_role("heading", name="Chat with main")).to_be_visible()
@@ -140,6 +73,59 @@ async def test_a_touch_keyboard_comes_when_asked_for_and_its_enter_makes_a_line(
         await page.get_by_role("button", name="Send").tap()
         await expect(page.locator(".message.own")).to_contain_text("wall.png")
         await expect(message).not_to_be_focused()
+
+        drawer, button = page.get_by_role("complementary"), page.locator(".menu")
+        await expect(drawer).to_be_hidden()
+        await button.click()
+        await expect(button).to_have_attribute("aria-expanded", "true")
+        await expect(drawer.get_by_role("link", name="New conversation")).to_be_focused()
+        await page.keyboard.press("Escape")
+        await expect(drawer).to_be_hidden()
+        await expect(button).to_be_focused()
+        await button.click()
+        await expect(drawer.get_by_role("button", name="Log out")).to_be_visible()
+        await page.touchscreen.tap(PHONE["width"] - 10, 400)
+        await expect(drawer).to_be_hidden()
+        await button.click()
+        await drawer.get_by_role("link", name="New conversation").click()
+        await expect(drawer).to_be_hidden()
+        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+async def test_what_is_half_written_stays_in_its_conversation(
+    browser: Browser, stack: Stack
+) -> None:
+    """Through another view, another conversation and a reload, until it is sent; and with who
+    wrote it: who logs in next doesn't see it.
+    """
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        message = page.get_by_label("Message", exact=True)
+        await message.fill("half of a thought")
+        await page.get_by_role("link", name="Requests").click()
+        await page.get_by_role("link", name="Chat", exact=True).click()
+        await expect(message).to_have_value("half of a thought")
+        await page.get_by_role("link", name="New conversation").click()
+        await expect(message).to_have_value("")
+        await page.get_by_role("link", name="Chat", exact=True).click()
+        await page.reload()
+        await expect(message).to_have_value("half of a thought")
+        await message.press("Enter")
+        await expect(page.locator(".message.own")).to_contain_text("half of a thought")
+        await expect(message).to_have_value("")
+        await page.reload()
+        await expect(page.locator(".message.own")).to_contain_text("half of a thought")
+        await expect(message).to_have_value("")
+
+        await message.fill("for my eyes")
+        code = await stack.fleet.logins.create("bob", "write", 3_600_000)
+        await page.goto(f"{door.url}/#{code}")
+        await expect(page.get_by_text("Write to your agent")).to_be_visible()
+        await expect(message).to_have_value("")
+        assert await page.evaluate("sessionStorage.getItem('remoteclaw.person')") == "user.bob"
+        await message.fill("for my eyes")
+        await page.get_by_role("button", name="Log out").click()
+        await expect(page.get_by_role("main")).to_contain_text("You are logged out.")
+        assert await page.evaluate("sessionStorage.length") == 0
 
 
 async def test_a_person_replies_reacts_and_hears_each_answer_once(

@@ -6,11 +6,14 @@ from typing import Any
 import orjson
 from playwright.async_api import Browser, Page, expect
 
+from remoteclaw.cron.schedule import Schedule
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from tests.support.asks import put_request
-from tests.support.browser import PHONE, logged_in
+from tests.support.browser import PHONE, logged_in, write
+from tests.support.cli import give_up
 from tests.support.doors import opened
+from tests.support.jobs import add
 from tests.support.stack import Stack, message
 
 
@@ -87,7 +90,7 @@ async def test_who_waits_is_listed_first_and_answered_in_the_session(
 ) -> None:
     asking = await put(stack, "publish it")
     await put_request(stack, asking, tool="Bash", what="npm publish")
-    await put(stack, "something newer", channel_id="2")
+    newer = await put(stack, "something newer", channel_id="2")
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         rows = page.locator(".sessions li")
         await expect(rows).to_have_text([re.compile("publish it.*asks you"), re.compile("newer")])
@@ -99,6 +102,14 @@ async def test_who_waits_is_listed_first_and_answered_in_the_session(
         await row(page, "something newer").click()
         await expect(page.get_by_role("heading", name="something newer")).to_be_visible()
         await expect(request).to_have_count(0)
+
+        await put_request(stack, newer, tool="Bash", what="touch x")
+        await page.goto(f"{door.url}/#/requests")
+        await expect(page.get_by_role("heading", name="Requests", exact=True)).to_be_focused()
+        await page.get_by_role("button", name="Allow once").press("Enter")
+        card = page.locator(".ask", has_text="touch x")
+        await expect(card.locator(".done")).to_contain_text("ada allowed it once")
+        await expect(card).to_be_focused()  # who answers by keyboard goes on from there
 
 
 async def test_a_long_list_is_extended_when_it_is_asked_for(browser: Browser, stack: Stack) -> None:
@@ -116,21 +127,6 @@ async def test_a_long_list_is_extended_when_it_is_asked_for(browser: Browser, st
         await put(stack, "number 60.", channel_id="60")
         await expect(rows.first).to_contain_text("number 60.")
         await expect(kept).to_be_focused()
-
-
-async def test_who_may_only_read_is_offered_nothing_that_changes(
-    browser: Browser, stack: Stack
-) -> None:
-    accepted = await put(stack, "hello")
-    async with (
-        opened(stack) as door,
-        logged_in(browser, stack, door, scope="read") as page,
-    ):
-        await row(page, "hello").click()
-        await page.get_by_text("About", exact=True).click()
-        await expect(page.get_by_text(str(accepted.session), exact=True)).to_be_visible()
-        for name in ("Save", "End the conversation", "Stop", "Send"):
-            await expect(page.get_by_role("button", name=name)).to_have_count(0)
 
 
 async def test_names_and_words_of_others_are_text_wherever_they_are_shown(
@@ -165,23 +161,64 @@ async def test_names_and_words_of_others_are_text_wherever_they_are_shown(
 async def test_ones_own_conversation_is_written_in_wherever_it_is_gone_to_from(
     browser: Browser, stack: Stack
 ) -> None:
-    """Also where no chat was open since the page was loaded, which tells whose it is."""
+    """Also where no chat was open since the page was loaded, which tells whose it is. On the way,
+    its usage is shown by day, agent and session.
+    """
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        await page.get_by_label("Message", exact=True).fill("mine")
-        await page.keyboard.press("Enter")
+        await write(page, "mine")
         await expect(page.locator(".message.agent")).to_have_count(1)
-        for link in (row(page, "mine"), page.get_by_role("main").get_by_role("link", name="mine")):
+        main = page.get_by_role("main")
+        for link in (row(page, "mine"), main.get_by_role("link", name="mine")):
             await page.goto(f"{door.url}/#/usage")
             await page.reload()
             await link.click()
             await expect(page.get_by_label("Message", exact=True)).to_be_visible()
+        await page.set_viewport_size(PHONE)
+        await page.goto(f"{door.url}/#/usage")
+        days = page.locator(".bars tbody tr")
+        await expect(days).to_have_count(7)
+        bars = days.locator(".bar")
+        widths = await bars.evaluate_all("all => all.map(one => one.style.width)")
+        assert sorted(widths) == ["0%"] * 6 + ["100%"]
+        await expect(page.get_by_role("row", name=re.compile("^main 1"))).to_be_visible()
+        await expect(main.get_by_role("link", name="mine")).to_have_count(1)
+        await page.get_by_role("button", name="30 days").click()
+        await expect(days).to_have_count(30)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
-async def test_who_answers_by_keyboard_goes_on_from_there(browser: Browser, stack: Stack) -> None:
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        await put_request(stack, await put(stack, "hello"), tool="Bash", what="touch x")
-        await page.goto(f"{door.url}/#/requests")
-        await page.get_by_role("button", name="Allow once").press("Enter")
-        await expect(page.locator(".ask .done")).to_contain_text("ada allowed it once")
-        await expect(page.locator(".ask")).to_be_focused()
+async def test_who_may_only_read_is_offered_nothing_that_changes(
+    browser: Browser, stack: Stack
+) -> None:
+    """In the chat, in a session, of the fleet and of its jobs, which nothing runs by the clock."""
+    accepted = await put(stack, "hello")
+    await give_up(stack, await put(stack, "remember", channel_id="2"))
+    await add(stack.fleet, Schedule(every_s=3600), session=accepted.session)
+    async with (
+        opened(stack) as door,
+        logged_in(browser, stack, door, scope="read") as page,
+    ):
+        await expect(page.get_by_role("alert")).to_contain_text("This login has the scope read")
+        await expect(page.get_by_text("Write to your agent")).to_be_hidden()
+        await expect(page.get_by_role("link", name="New conversation")).to_be_hidden()
+        await expect(page.get_by_label("Message", exact=True)).to_be_hidden()
+        await expect(page.get_by_role("link", name="Chat")).to_have_attribute(
+            "aria-current", "page"
+        )
+        await row(page, "hello").click()
+        await page.get_by_text("About", exact=True).click()
+        await expect(page.get_by_text(str(accepted.session), exact=True)).to_be_visible()
+        for name in ("Save", "End the conversation", "Stop", "Send"):
+            await expect(page.get_by_role("button", name=name)).to_have_count(0)
+        await page.get_by_role("link", name="Fleet").click()
+        await expect(page.locator(".letters > li")).to_contain_text("remember")
+        await expect(page.get_by_role("button", name="Retry")).to_have_count(0)
+        await page.get_by_role("link", name="Cron").click()
+        job = page.get_by_role("main").get_by_role("listitem").filter(has_text="standup")
+        await expect(job).to_contain_text("every hour")
+        await expect(job.get_by_role("button", name="Run now")).to_be_hidden()
+        await expect(page.get_by_role("button", name="New job")).to_be_hidden()
+        await expect(page.get_by_role("alert").filter(visible=True)).to_contain_text(
+            "No scheduler runs"
+        )

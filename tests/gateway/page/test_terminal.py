@@ -4,12 +4,13 @@ import random
 import re
 from typing import Any
 
-import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
 from remoteclaw.errors import CallRefused
+from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import Scope
 from tests.support.browser import PHONE, faults_of, logged_in
+from tests.support.doors import Door
 from tests.support.panes import Pane, Runs, frame, pane_opened, terminal_shown
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -133,18 +134,25 @@ async def drawn(page: Page) -> list[str]:
     return [each.rstrip() for each in await rows(page).all_text_contents()]
 
 
-@pytest.mark.parametrize("scope", ["read", "write"])
 async def test_who_may_not_type_is_offered_nothing_to_type_with(
-    browser: Browser, stack: Stack, scope: Scope
+    browser: Browser, stack: Stack
 ) -> None:
     pane = Pane()
-    pane.live(writer="bob", viewers=3)
     pane.screen = frame({0: [["❯ "], ["make", {"b": 1}]]}, cols=200)
     key = (await stack.append("hello")).session
-    async with (
-        pane_opened(stack, pane) as door,
-        logged_in(browser, stack, door, scope=scope) as page,
-    ):
+    async with pane_opened(stack, pane) as door:
+        await _offered_nothing(browser, stack, door, pane, key, "read")
+        await _offered_nothing(browser, stack, door, pane, key, "write")
+    assert {name for name, _ in pane.asked} <= {
+        *("terminals.watch", "terminals.get", "terminals.screen", "terminals.leave")
+    }
+
+
+async def _offered_nothing(
+    browser: Browser, stack: Stack, door: Door, pane: Pane, key: SessionKey, scope: Scope
+) -> None:
+    pane.live(writer="bob", viewers=3)
+    async with logged_in(browser, stack, door, scope=scope) as page:
         await page.goto(f"{door.url}/#/s/{str(key).replace('/', '%2F')}")
         await terminal_shown(page)
         await expect(rows(page).first).to_have_text("❯ make")
@@ -162,9 +170,6 @@ async def test_who_may_not_type_is_offered_nothing_to_type_with(
         pane.change(state="exited", writer="", resumable=False, exit=3)
         await expect(page.locator(".tty-state")).to_have_text("Ended · with the status 3")
         await expect(button(page, "Open terminal")).to_be_visible(visible=scope == "write")
-    assert {name for name, _ in pane.asked} <= {
-        *("terminals.watch", "terminals.get", "terminals.screen", "terminals.leave")
-    }
 
 
 async def test_one_types_and_who_takes_over_is_seen(browser: Browser, stack: Stack) -> None:
