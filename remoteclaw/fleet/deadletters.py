@@ -75,8 +75,8 @@ class DeadLetter:
 
     @property
     def account(self) -> str:
-        """Of a reply: the account that it was for, such as `telegram/default`."""
-        return self.stream.removeprefix("rc:out:").replace(":", "/", 1)
+        """Of a reply: the account that it was for, such as `telegram/default`; else empty."""
+        return "/".join(keys.account_of(self.stream)) if self.stream else ""
 
 
 class DeadLetters:
@@ -158,7 +158,7 @@ class DeadLetters:
             keys={
                 "dead_letters": keys.DEAD_LETTERS,
                 "replies": letter.stream,
-                "marks": keys.sending(*letter.account.split("/", 1)),
+                "marks": keys.sending(*keys.account_of(letter.stream)),
                 "outcomes": [keys.outcome_prefix(sid) + entry for entry in entries],
             },
             args={"letter": letter.id},

@@ -356,6 +356,12 @@ def reply_stream(provider: str, account: str) -> str:
     return f"rc:out:{provider}:{account}"
 
 
+def account_of(reply_stream: str) -> tuple[str, str]:
+    """Return the provider and the account of a reply stream."""
+    provider, _, account = reply_stream.removeprefix("rc:out:").partition(":")
+    return provider, account
+
+
 def reader(provider: str, account: str) -> str:
     """String: the token of the one adapter that may read the reply stream."""
     return f"rc:reader:{provider}:{account}"

@@ -120,11 +120,7 @@ class Replies:
             names = client.scan_iter(match=keys.reply_stream("*", "*"), count=1000)
             return sorted([name.decode() async for name in names])
 
-        found = []
-        for name in await self._scripts.call(look):
-            provider, _, account = name.removeprefix("rc:out:").partition(":")
-            found.append((name, provider, account))
-        return found
+        return [(name, *keys.account_of(name)) for name in await self._scripts.call(look)]
 
     async def undelivered(self) -> AsyncGenerator[Undelivered, None]:
         """Yield all that is on reply streams, stream by stream, oldest first."""

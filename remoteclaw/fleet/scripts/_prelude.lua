@@ -53,6 +53,14 @@ local function fenced(state, epoch)
   return redis.error_reply('FENCED epoch ' .. epoch .. ' is not ' .. (current or 'known'))
 end
 
+-- The same for the reader of an account's replies; a claim that only ran out still counts.
+local function fenced_reader(reader, token)
+  local current = redis.call('GET', reader)
+  if current and current ~= token then
+    return redis.error_reply('FENCED another adapter reads for this account')
+  end
+end
+
 -- The limit of [redis] maxmemory in bytes; 0 for none. The server's own may be lower.
 local MAX_MEMORY = 0
 

@@ -4,10 +4,8 @@
 -- keys: reader, replies, marks, previews
 -- args: token, claim_ms, reply, by, instead_of?, mark?, preview?
 -- → 1 if it is noted; 0 if the reply is gone; else the other delivery's note
-local token = redis.call('GET', keys.reader)
-if token and token ~= args.token then
-  return redis.error_reply('FENCED another adapter reads this stream')
-end
+local fence = fenced_reader(keys.reader, args.token)
+if fence then return fence end
 redis.call('SET', keys.reader, args.token, 'PX', args.claim_ms)
 if #redis.call('XRANGE', keys.replies, args.reply, args.reply) == 0 then
   redis.call('HDEL', keys.marks, args.reply)

@@ -1,10 +1,8 @@
 -- Note a preview that stands in a chat, or that it is gone; the reader of the account's replies alone does.
 -- keys: reader, previews
 -- args: token, name, preview?
-local token = redis.call('GET', keys.reader)
-if token and token ~= args.token then
-  return redis.error_reply('FENCED another adapter reads this stream')
-end
+local fence = fenced_reader(keys.reader, args.token)
+if fence then return fence end
 if args.preview then
   redis.call('HSET', keys.previews, args.name, args.preview)
 else

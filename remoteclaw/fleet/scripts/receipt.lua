@@ -6,10 +6,8 @@
 -- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, ask?, asked_in, history?, outcomes*, blobs*, said*
 -- args: token, reply, ids?, shown?, answer?, answer_ms, about, said_ms, category?, why?, mark?, preview?,
 --   line?, most, keep_ms, request?, is_agents, shown_ms
-local token = redis.call('GET', keys.reader)
-if token and token ~= args.token then  -- a claim that only ran out is renewed so
-  return redis.error_reply('FENCED another adapter reads this stream')
-end
+local fence = fenced_reader(keys.reader, args.token)
+if fence then return fence end
 local now = now_ms()
 redis.call('HDEL', keys.marks, args.reply)
 if args.preview then redis.call('HDEL', keys.previews, args.preview) end
