@@ -89,8 +89,9 @@ SENSELESS: list[tuple[str, str, bytes | None, int]] = [
     *[("GET", f"?{query}", None, 400) for query in ("limit=1001", "state=dead", "limit=1&limit=2")],
     *[
         ("GET", f"/{named}", None, 404)
-        for named in ("%00", "*", "%ff", "z", "z" * 32, "a" * 9000, "SID/nothing", "..%2f..%2fetc")
+        for named in ("*", "%ff", "z", "z" * 32, "SID/nothing", "..%2f..%2fetc")
     ],
+    *[("GET", f"/{named}", None, 400) for named in ("%00", "a" * 9000)],
     ("PUT", "", b"{}", 404),
     ("DELETE", "/nobody", None, 404),
     ("POST", "", b'{"agent":"main","name":"a\\nb"}', 400),

@@ -61,8 +61,8 @@ async def test_each_path_is_a_method(
     (name, given, call), (_, _, same_call) = terminals.asked
     assert name == f"terminals.{method}"
     assert call == same_call, "the same call again is the same"
-    asked = {"resume": {"session": sid, "resume": True}, "": {}}.get(
-        path.rpartition("/")[2], {"sid": sid}
+    asked = {"resume": {"session": sid[:10], "resume": True}, "": {}}.get(
+        path.rpartition("/")[2], {"sid": sid[:10]}
     )
     wanted = {**(asked if "SID" in path else {}), **(body if params is ... else params)}
     if "?" in path:
@@ -148,7 +148,6 @@ async def test_what_may_not_be_opened_is_one_sentence(stack: Stack) -> None:
         ("/SID/resize", {"cols": 19, "rows": 24}, 400, "cols"),
         ("/SID/park", {"x": 1}, 400, "x is no parameter"),
         ("/SID/park", {"sid": "other"}, 202, ""),  # the path says which one
-        ("/nobody/park", {}, 404, "There is no session 'nobody'"),
     ],
 )
 async def test_what_makes_no_sense_is_said(

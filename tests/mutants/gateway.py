@@ -40,12 +40,6 @@ MUTANTS = (
         test="test_what_may_not_be_opened_is_one_sentence",
     ),
     Mutant(
-        "another agent's session that is there, over HTTP",
-        before="if operator.agents is not None: return named",
-        after="pass",
-        test="test_who_may_ask",
-    ),
-    Mutant(
         "a stream that goes on from what is lost",
         before="return _order(first) <= _order(event_id) <= _order(last)",
         after="return True",

@@ -9,12 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from remoteclaw.errors import CallRefused, NotFound
+from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.doors.frames import encoded
 from remoteclaw.gateway.doors.sse import Streams
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import API, TooLarge, address_of, authenticate, body_of, refusal
-from remoteclaw.gateway.narrowing import no_session
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.base import Result
 from remoteclaw.tools.sessions import HistoryResult
@@ -105,8 +104,7 @@ class RestDoor:
             operator = await self._operator(request)
             if request.method == "HEAD":
                 raise CallRefused("INVALID_REQUEST", "This path is a stream: use GET.")
-            sid = await self._sid(operator, request) if "sid" in request.path_params else ""
-            response: Response = await stream(request, operator, sid)
+            response: Response = await stream(request, operator, request.path_params.get("sid", ""))
             return response
 
         return answer
@@ -114,7 +112,7 @@ class RestDoor:
     async def _answer(self, way: Way, operator: Operator, request: Request) -> Response:
         params = _query(request) if way.verb == "GET" else await _body(request)
         if way.path:
-            params[way.named] = await self._sid(operator, request)
+            params[way.named] = request.path_params["sid"]
         if way.path.endswith("/resume"):
             params["resume"] = True
         result, _ = await self._gateway.call(
@@ -137,19 +135,6 @@ class RestDoor:
         if not isinstance(principal, Operator):
             raise CallRefused("FORBIDDEN", "This is for operators.")
         return principal
-
-    async def _sid(self, operator: Operator, request: Request) -> str:
-        """Return the session that the path names by its id, or by the start of it.
-
-        A narrowed token names it by the whole id, which is looked at with the call.
-        """
-        named: str = request.path_params["sid"]
-        if operator.agents is not None:
-            return named
-        try:
-            return await self._gateway.fleet.sessions.find(named)
-        except NotFound:
-            raise no_session(named) from None
 
     async def _check_kept(self, result: HistoryResult) -> None:
         """Refuse an empty history of a session in which something was said."""
