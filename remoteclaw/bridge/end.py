@@ -8,9 +8,14 @@ import logging
 import time
 from dataclasses import replace
 
-from remoteclaw.bridge.failures import error_of, failure_words, is_fatal_to_conversation, remedy_of
+from remoteclaw.bridge.failures import (
+    MOST_REASON,
+    error_of,
+    failure_words,
+    is_fatal_to_conversation,
+    remedy_of,
+)
 from remoteclaw.bridge.hooks import AfterRuntimeExit, AgentEnd
-from remoteclaw.bridge.notices import MOST_REASON
 from remoteclaw.bridge.run import Run
 from remoteclaw.bridge.side_effects import repeats_of, side_effects_of
 from remoteclaw.errors import ErrorCategory

@@ -9,9 +9,9 @@ from typing import Any
 
 from remoteclaw.bridge.activity import label_of, shown_of_tools
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
-from remoteclaw.bridge.conduct import Conduct
+from remoteclaw.bridge.conduct import Conduct, remedies_of
 from remoteclaw.bridge.delivery import Listeners
-from remoteclaw.bridge.notices import notices_of
+from remoteclaw.bridge.failures import MOST_REASON, missing_server
 from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.bridge.pace import Pace
 from remoteclaw.bridge.run import Run
@@ -20,7 +20,14 @@ from remoteclaw.bridge.wanted import as_shown
 from remoteclaw.bridge.work import work_of
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import ErrorEvent, PermissionEvent, ToolUseEvent
-from remoteclaw.messages import Image, ReplyPayload, Turn
+from remoteclaw.messages import OWN_SERVER, Image, ReplyPayload, Turn
+
+#: What the person is told where the agent can't know why it was denied a tool.
+WAS_DENIED = "It wanted to use {tools}, which needs a permission that no person can give here."
+#: What the person is told of a form that an MCP server, or the agent, wanted filled in.
+FORM = "({who} asked: `{message}`. Its forms can't be answered here yet: this one was cancelled.)"
+#: How much of such a sentence is said, in characters.
+MOST_DENIED = 2_000
 
 
 async def ask_and_deliver(run: Run) -> None:
@@ -62,7 +69,7 @@ async def ask_and_deliver(run: Run) -> None:
             run.result, run.error = run.delivered.run, run.delivered.error
     finally:
         run.overdue = conduct.overdue
-    if notices := notices_of(run, conduct):
+    if notices := _notices_of(run, conduct):
         await run.delivery.say(ReplyPayload("\n".join(notices), is_ours=True))
     if not run.delivered.has_ended and run.error is None:
         why = "the agent's output ended without a result"
@@ -155,3 +162,39 @@ def _files_of(run: Run) -> TurnFiles:
         outgoing=Outgoing(setup.home, run.spec.permissions, workspace, directory),
         image_types=setup.runtime.image_types,
     )
+
+
+def _notices_of(run: Run, conduct: Conduct) -> list[str]:
+    """Return what the person can't know from the answer."""
+    joined = [file for key in run.delivered.steered for file in run.given.get(key, ())]
+    notices = [file.words for file in joined if file.problem]
+    denials = dict.fromkeys(run.delivered.run.permission_denials)
+    denied = [tool for tool in denials if tool not in conduct.people_decide]
+    if denied and not run.setup.runtime.capabilities.explains_denial:
+        remedies = remedies_of(run.turn.session.agent, conduct.remedies)
+        words = f"({WAS_DENIED.format(tools=', '.join(denied))} {remedies}".strip()
+        notices.append(run.scrubber.text(f"{words})", MOST_DENIED))
+    for server, message in run.delivered.forms.items():
+        name, asked = (
+            run.scrubber.line(words, MOST_REASON).replace("`", "'") for words in (server, message)
+        )
+        who = f"The MCP server `{name}`" if name else "The agent"
+        notices.append(FORM.format(who=who, message=asked))
+    if run.setup.agents.is_new and run.error is None:
+        notices += _missing_servers(run)
+    return notices
+
+
+def _missing_servers(run: Run) -> list[str]:
+    if run.agent is None or not run.is_local:
+        return []
+    return [
+        missing_server(
+            run.turn.session.agent,
+            run.scrubber.line(name, MOST_REASON),
+            why=run.scrubber.line(why, MOST_REASON),
+            runtime=run.setup.runtime.name,
+        )
+        for name, why in run.agent.missing_servers.items()
+        if name != OWN_SERVER
+    ]

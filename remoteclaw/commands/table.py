@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from remoteclaw.commands import answering, changes, choosing, looking, pairing, resuming, working
+from remoteclaw.commands import answering, changes, choosing, looking, pairing, resuming
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.commands.parse import Command, parse, unescaped
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
+from remoteclaw.runtimes import create_cli_runtime
 
 Scope = Literal["everyone", "owner"]
 
@@ -30,18 +31,43 @@ async def _help(asked: Asked) -> Answer:
     return Answer(help_text(is_owner=asked.is_owner))
 
 
+async def _stop(asked: Asked) -> Answer:
+    count = await asked.fleet.sessions.stop(asked.session.sid, call=asked.id)
+    # What is stopped says so itself, in its place.
+    return Answer("" if count else "Nothing runs here.")
+
+
+async def _new(asked: Asked) -> Answer:
+    await asked.fleet.inbound.end_conversation(asked.session, "new", call=asked.id)
+    return Answer("A new conversation.", forward=asked.rest)
+
+
+async def _take(asked: Asked) -> Answer:
+    if await asked.fleet.terminals.stop(asked.session.sid):
+        return Answer("The terminal is ended, and what waits is answered.")
+    return Answer("No terminal is open here.")
+
+
+async def _of_cli(name: str, asked: Asked) -> Answer:
+    """Have an owner's command that is none of ours taken by the agent's CLI, as its own."""
+    if create_cli_runtime(asked.runtime).capabilities.takes_commands:
+        return Answer("", forward=f"/{name} {asked.rest}".strip(), is_for_cli=True)
+    return Answer(
+        f"There is no command /{name}, and {asked.runtime} has none of its own here. /help shows "
+        f"those there are; //{name} sends the words."
+    )
+
+
 COMMANDS: Mapping[str, CommandSpec] = {
     spec.name: spec
     for spec in (
         CommandSpec("help", "Show the commands.", _help),
-        CommandSpec("stop", "Stop what runs, and drop what waits.", working.stop),
-        CommandSpec(
-            "new", "Begin a new conversation; what runs is stopped.", working.new, "[TEXT]"
-        ),
+        CommandSpec("stop", "Stop what runs, and drop what waits.", _stop),
+        CommandSpec("new", "Begin a new conversation; what runs is stopped.", _new, "[TEXT]"),
         CommandSpec(
             "take",
             "End the terminal that is open here; what was written meanwhile is answered.",
-            working.take,
+            _take,
             scope="owner",
         ),
         CommandSpec("status", "Show what the session does now.", looking.status),
@@ -123,7 +149,7 @@ async def answer(command: Command, asked: Asked) -> Answer | None:
     """
     spec = COMMANDS.get(ALIASES.get(command.name, command.name))
     if spec is None:
-        return await working.of_cli(command.name, asked) if asked.is_owner else None
+        return await _of_cli(command.name, asked) if asked.is_owner else None
     if spec.scope == "owner" and not asked.is_owner:
         return Answer(f"/{spec.name} is for owners of this installation.")
     try:

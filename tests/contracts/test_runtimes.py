@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import ChannelBridge
-from remoteclaw.bridge.notices import FORM
+from remoteclaw.bridge.exchange import FORM
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import ErrorCategory

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.bridge.notices import FORM
+from remoteclaw.bridge.exchange import FORM
 from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import PermissionEvent, PlanStep

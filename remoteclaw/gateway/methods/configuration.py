@@ -5,20 +5,27 @@ operators with the scope admin change everything.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from remoteclaw.bridge.scrubber import Scrubber, secrets_of
+from remoteclaw.bridge.wanted import MOST_OF_WHOLE, as_seen
+from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.edit import ConfigFile, FileContent, PlannedChange
 from remoteclaw.config.model import Config
 from remoteclaw.config.secrets import part, redacted
 from remoteclaw.config.tool_policy import approval_rule
-from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.fleet.request_card import record_args
+from remoteclaw.errors import CallRefused, ConfigError, RedisRefused
+from remoteclaw.fleet.request import Change, Request, new_id
+from remoteclaw.fleet.request_card import Shown, of_other_chat, record_args, shown_by
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.changes import request_of, shown_in_chat
 from remoteclaw.gateway.rights import subject_of_caller
+from remoteclaw.host.terminal import fenced
+from remoteclaw.messages import people_of
 from remoteclaw.tools import configuration as contract
 from remoteclaw.tools.base import NoParams
 
@@ -30,6 +37,9 @@ IN_CHAT = "They are asked in the chat."
 AT_HOST = "An operator does, with `remoteclaw asks answer {id} once` on {host}."
 
 _Planned = Callable[[ConfigFile, FileContent], PlannedChange]
+WANTS = "**{agent}**{about} asks to change the configuration:\n\n{block}"
+WHOLE = "\n\nAll of it is in the file {name}."
+RESTART = "\n\nIt would hold after a restart: {needs}."
 
 
 async def _get(call: Call, params: contract.ConfigGetParams) -> contract.ConfigResult:
@@ -128,8 +138,8 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
         )
         asked = None
         if rule:
-            request = await request_of(call, plan)
-            shown = shown_in_chat(call, request)
+            request = await _request_of(call, plan)
+            shown = _shown_in_chat(call, request)
             asked = record_args(request, shown, keep_ms=call.config.record.keep_ms)
             where = IN_CHAT if shown else AT_HOST.format(id=request.id, host=call.home.host_id)
             told = {
@@ -185,6 +195,60 @@ async def _check_start(call: Call) -> None:
             "The gateway is not restarted, because it would use another Redis than the rest: "
             "[redis] has changed, which needs a restart of everything.",
         )
+
+
+async def _request_of(call: Call, plan: PlannedChange) -> Request:
+    """Return the request for a change that an agent wants."""
+    assert call.caller is not None, "operators' changes don't wait"
+    entries = call.turn.entries
+    change = Change(
+        host=call.home.host_id,
+        patch=plan.patch,
+        base=plan.before.hash,
+        after=plan.after.hash,
+        changed=plan.paths,
+        needs_restart=plan.needs_restart,
+    )
+    scrubber = Scrubber(secrets_of(call.config))
+    what, whole = as_seen(plan.diff, scrubber), as_seen(plan.diff, scrubber, MOST_OF_WHOLE)
+    request = Request(
+        id=new_id(),
+        session=call.caller.session,
+        turn=call.turn.id,
+        tool=call.tool.tool,
+        what=what,
+        where=call.home.host_id,
+        deliver=entries[-1].deliver,
+        chat=approvals_of(call.config, call.caller.session).chat,
+        people=people_of(entries),
+        change=change,
+    )
+    if whole != what:
+        session, name = call.caller.session, f"request-{request.id}.txt"
+        with contextlib.suppress(RedisRefused):  # there is no room: the ends of it are shown
+            file = await call.fleet.blobs.put(session.sid, name, whole.encode(), chat=session)
+            return replace(request, file=file)
+    return request
+
+
+def _shown_in_chat(call: Call, request: Request) -> Shown | None:
+    """Return the message that shows a request in a chat; None if nobody is asked there.
+
+    Then it waits for an operator.
+    """
+    assert request.change, "it is for a change"
+    session, entries = request.session, call.turn.entries
+    if request.deliver != "channel" or not can_be_asked(call.config, session):
+        return None
+    needs = ", ".join(request.change.needs_restart)
+    about = of_other_chat(request, entries)
+    text = WANTS.format(agent=session.agent, about=about, block=fenced(request.what, "diff"))
+    text += WHOLE.format(name=request.file.name) if request.file else ""
+    return shown_by(
+        request,
+        attempt=call.turn.attempt,
+        text=text + (RESTART.format(needs=needs) if needs else ""),
+    )
 
 
 HANDLERS: dict[str, Handler] = {
