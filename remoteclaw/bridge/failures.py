@@ -1,8 +1,6 @@
 """Failures of a turn: their category, the words about them, and what ends a conversation."""
 
-import time
-
-from remoteclaw.clock import local_time
+from remoteclaw.clock import local_time, now_ms
 from remoteclaw.errors import ErrorCategory, Overdue, Remedy, sentence
 from remoteclaw.events import ErrorEvent
 from remoteclaw.host.terminal import one_line
@@ -119,9 +117,9 @@ def code(words: str) -> str:
 
 def _until(at_ms: int | None, zone: str | None) -> str:
     """Return in words when the provider takes requests again; nothing if it's not known."""
-    if at_ms is None or at_ms / 1000 < time.time() + SOON_S:
+    if at_ms is None or at_ms < now_ms() + SOON_S * 1000:
         return ""
-    at, now = local_time(at_ms, zone), local_time(round(time.time() * 1000), zone)
+    at, now = local_time(at_ms, zone), local_time(now_ms(), zone)
     return at.strftime("%H:%M %Z" if at.date() == now.date() else "%A, %d %B, %H:%M %Z")
 
 

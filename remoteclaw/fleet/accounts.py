@@ -97,7 +97,7 @@ class Accounts:
                 "readers": keys.READERS,
                 "standbys": keys.standbys(*place),
             },
-            args={"token": reader.token, "account": "\0".join(place)},
+            args={"token": reader.token, "account": reader.name},
         )
 
     async def tell(self, provider: str, account: str, *, name: str = "", problem: str = "") -> None:

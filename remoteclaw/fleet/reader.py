@@ -108,7 +108,8 @@ class ReplyReader:
         self._stream = keys.reply_stream(provider, account)
         self._marks = keys.sending(provider, account)
         self._previews = keys.previews(provider, account)
-        self._name = f"{provider}\0{account}"
+        self.name = f"{provider}\0{account}"
+        """The account's name in the set of readers."""
         self.token = token or f"{identity()}#{uuid.uuid4().hex}@{socket.gethostname()}"
         """What fences its writes: scripts obey while it is the value of the key of the claim.
 
@@ -145,7 +146,7 @@ class ReplyReader:
             args={
                 "token": self.token,
                 "claim_ms": self._claim_ms,
-                "account": self._name,
+                "account": self.name,
                 "known_ms": KNOWN_MS,
                 "ended": ended,
             },

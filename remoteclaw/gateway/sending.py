@@ -26,6 +26,7 @@ from remoteclaw.gateway.places import conversations_at
 from remoteclaw.gateway.rights import is_for_owner, may_send
 from remoteclaw.host.fetch import fetch
 from remoteclaw.host.files import UnfitFile, mime_type_of
+from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import Attachment, ChatPlace, SessionKey, file_name
 from remoteclaw.protocols import FILES
 from remoteclaw.tools.chats import Sent
@@ -217,7 +218,7 @@ def _said(call: Call, message: Message) -> dict[str, Any]:
     return {
         "at": now_ms(),
         "from": str(call.caller.session) if call.caller else "an operator",
-        "sent": text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]} …",
+        "sent": shortened(text, MOST_TOLD),
     }
 
 

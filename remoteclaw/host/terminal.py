@@ -36,6 +36,11 @@ def one_line(text: str, *, most: int | None = None) -> str:
     return line if most is None or len(line) <= most else f"{line[: most - 1]}…"
 
 
+def shortened(text: str, most: int) -> str:
+    """Return the first `most` characters of a text, with a sign that there is more."""
+    return text if len(text) <= most else f"{text[:most]} …"
+
+
 def fenced(text: str, language: str = "") -> str:
     """Return a text as a block of code in Markdown, which it can't end itself."""
     longest = max(map(len, re.findall("`+", text)), default=0)

@@ -1,8 +1,8 @@
 """Failures of claude's turns: fields first, words last."""
 
-import time
 from typing import Any
 
+from remoteclaw.clock import now_ms
 from remoteclaw.errors import ErrorCategory, classify_error
 from remoteclaw.events import ErrorEvent
 from remoteclaw.runtimes.patience import retry_at_ms
@@ -51,7 +51,7 @@ class Failures:
     def _is_limited(self) -> bool:
         """Whether a limit was reached whose end is not past, where it is known."""
         ends = self._resets_at_ms
-        return ends is not None and (ends == 0 or ends > time.time() * 1000)
+        return ends is not None and (ends == 0 or ends > now_ms())
 
     def of(self, result: dict[str, Any], *, ends_agent: bool) -> ErrorEvent:
         """Return what a result says about a failure."""

@@ -10,6 +10,7 @@ from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.moves import Moves
 from remoteclaw.fleet.work import WorkTrees
+from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import Entry, Moved, Said
 from remoteclaw.runtimes import create_cli_runtime
 
@@ -42,7 +43,7 @@ def conversation_now(entries: Sequence[Entry]) -> tuple[Said, ...]:
         Said(
             name=entry.message.user_name or entry.message.from_,
             id=entry.message.from_ if entry.origin == "chat" else None,
-            text=shortened(entry.message.text),
+            text=shortened(entry.message.text, MOST_CHARS),
         )
         for entry in entries[-MOST_MESSAGES:]
     )
@@ -76,8 +77,3 @@ async def move_to_branch(
     if status == "moved":
         await WorkTrees(lease.scripts).announce((lease.session,))
     return status
-
-
-def shortened(text: str) -> str:
-    """Return what a conversation and its branch tell each other of a message."""
-    return text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]} …"

@@ -2,11 +2,11 @@
 
 import base64
 import binascii
-import time
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from remoteclaw.clock import now_ms
 from remoteclaw.errors import PlatformRefused
 from remoteclaw.host.fetch import fetch
 from remoteclaw.host.files import UnfitFile
@@ -80,7 +80,7 @@ class PostedMessage(BaseModel):
             is_group=self.is_group,
             sender=self.from_,
             sender_name=self.name,
-            at_ms=int(time.time() * 1000) if self.at is None else self.at,
+            at_ms=now_ms() if self.at is None else self.at,
             text=self.text,
             files=tuple(
                 IncomingFile(str(number), file.name, file.mime_type)

@@ -12,6 +12,7 @@ from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.searching import MOST_LOOKED_AT
 from remoteclaw.gateway.sessions import answered, current, find, labelled, may_see
+from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import SessionKey
 from remoteclaw.session.record import read_lines
 from remoteclaw.tasks.entries import message_between, provenance_of_message
@@ -96,7 +97,7 @@ def _item(recorded: Mapping[str, Any], *, for_agent: bool) -> contract.HistoryIt
     return contract.HistoryItem(
         at=int(recorded.get("at") or 0),
         role=role,
-        text=text if len(text) <= most else f"{text[:most]} …",
+        text=shortened(text, most),
         from_=recorded.get("from"),
         from_id=recorded.get("from_id"),
         tool=recorded.get("name"),
