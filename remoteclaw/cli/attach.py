@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from remoteclaw.cli.chat import url_option
 from remoteclaw.cli.completion import complete_agents, complete_sessions
 from remoteclaw.cli.output import complain, echo
 
@@ -33,12 +34,7 @@ if TYPE_CHECKING:
     help="Which conversation with the agent; `main` is the one of `remoteclaw chat`.",
 )
 @click.option("--prompt", metavar="TEXT", default="", help="The first message to the agent.")
-@click.option(
-    "--url",
-    metavar="URL",
-    envvar="REMOTECLAW_GATEWAY_URL",
-    help="A gateway on another machine; its token is in REMOTECLAW_GATEWAY_TOKEN.",
-)
+@url_option
 def attach(
     session: str | None, read_only: bool, agent: str | None, name: str, prompt: str, url: str | None
 ) -> None:

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 HINT = "Type a message; /help shows the commands. Esc stops the answer, Ctrl-D leaves."
 
+url_option = click.option(
+    "--url",
+    metavar="URL",
+    envvar="REMOTECLAW_GATEWAY_URL",
+    help="A gateway on another machine; its token is in REMOTECLAW_GATEWAY_TOKEN.",
+)
+
 
 @click.command()
 @click.argument("session", required=False, shell_complete=complete_sessions)
@@ -25,12 +32,7 @@ HINT = "Type a message; /help shows the commands. Esc stops the answer, Ctrl-D l
     shell_complete=complete_agents,
     help="The agent to talk to. [default: the first one]",
 )
-@click.option(
-    "--url",
-    metavar="URL",
-    envvar="REMOTECLAW_GATEWAY_URL",
-    help="A gateway on another machine; its token is in REMOTECLAW_GATEWAY_TOKEN.",
-)
+@url_option
 def chat(session: str | None, agent: str | None, url: str | None) -> None:
     """Chat in this terminal with an agent of a running RemoteClaw.
 

@@ -39,11 +39,10 @@ wait_option = click.option(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """The outcome of a message, as it is printed."""
+    """The outcome of a message as `chat.outcome` tells it, and how it is printed."""
 
     status: str = "accepted"
     reply: Sequence[Mapping[str, Any]] = ()
-    """Its messages, each with `text` and `is_error`."""
     files: Sequence[Mapping[str, Any]] = ()
     error: Mapping[str, Any] | None = None
     usage: Mapping[str, Any] | None = None
@@ -61,7 +60,8 @@ class Told:
 
             hint = f"`remoteclaw sessions files {reference} DIR` saves it."
             echo("")
-            echo(about_file(Attachment.model_validate(file), hint=hint))
+            known = {name: file[name] for name in ("name", "size", "blob")}
+            echo(about_file(Attachment(**known, mime_type=file["mimeType"]), hint=hint))
         if self.status == "failed":
             complain(f"It failed: `remoteclaw sessions trace {reference}` says why.")
         elif self.status == "dead":
@@ -70,15 +70,17 @@ class Told:
 
     def print_json(self, reference: str | None, *, is_duplicate: bool = False) -> int:
         """Print it as JSON; return the exit status."""
-        names = ("name", "mime_type", "size")
         echo_json(
             {
                 "reference": reference,
                 "status": self.status,
                 "reply": [
-                    {name: part[name] for name in ("text", "is_error")} for part in self.reply
+                    {"text": part["text"], "is_error": part["isError"]} for part in self.reply
                 ],
-                "files": [{name: file[name] for name in names} for file in self.files],
+                "files": [
+                    {"name": file["name"], "mime_type": file["mimeType"], "size": file["size"]}
+                    for file in self.files
+                ],
                 "error": self.error,
                 "usage": self.usage,
                 "duplicate": is_duplicate,

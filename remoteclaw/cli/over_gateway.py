@@ -190,11 +190,8 @@ async def _outcome(link: Link, here: Mapping[str, Any], entry: str, wait: Wait) 
                 if told["status"] not in ("accepted", "running"):
                     return Told(
                         status=told["status"],
-                        reply=[
-                            {"text": part["text"], "is_error": part["isError"]}
-                            for part in told["reply"]
-                        ],
-                        files=[{**file, "mime_type": file["mimeType"]} for file in told["files"]],
+                        reply=told["reply"],
+                        files=told["files"],
                         error=told.get("error"),
                         usage=told.get("usage"),
                     )

@@ -81,7 +81,7 @@ class Order:
         """Print the answer to a command of chats; return the exit status."""
         text = answer or "Done."
         if as_json:
-            return Told(status="done", reply=[{"text": text, "is_error": False}]).print_json(None)
+            return Told(status="done", reply=[{"text": text, "isError": False}]).print_json(None)
         if sys.stdout.isatty():
             from remoteclaw.cli.stream import AnswerStream
 

@@ -168,36 +168,6 @@ async def carry_out_changes(fleet: Fleet, home: Home) -> None:
             await carry_out(fleet, home, request, _words(request, request.answer))
 
 
-async def answer_as_operator(
-    fleet: Fleet,
-    home: Home,
-    config: Config,
-    id_: str,
-    verdict: Verdict,
-    words: str = "",
-    *,
-    name: str = "the operator",
-) -> Told:
-    """Answer a request on behalf of who runs the installation, as `name`.
-
-    Words that are numbers of choices stand for these. Raises `NotFound`.
-    """
-    request = await fleet.asks.named(id_)
-    if verdict == "words":
-        verdict, words = numbered(request, words) or (verdict, words)
-    return await answer_request(
-        fleet,
-        home,
-        config,
-        request,
-        verdict,
-        by=OPERATOR,
-        name=name,
-        is_owner=True,
-        words=words,
-    )
-
-
 def chosen(request: Request, *keys: str, words: str = "") -> tuple[Verdict, str] | None:
     """Return the verdict and the words that choices of a card stand for, by their keys.
 

@@ -118,12 +118,6 @@ MUTANTS = (
         test="test_nobody_else_chooses_a_project",
     ),
     Mutant(
-        "an operator's denial without its reason",
-        before="name=name, is_owner=True, words=words,",
-        after="name=name, is_owner=True,",
-        test="test_a_request_that_is_closed_is_found_with_who_has_answered",
-    ),
-    Mutant(
         "an operator who is told that another answer was theirs",
         before='return Told(f"{BEFORE} {told}")',
         after='return Told(f"{BEFORE} {told}", counts=True)',
@@ -248,12 +242,6 @@ MUTANTS = (
         before='if request.is_plan and verdict == "deny" and words:',
         after="if False:",
         test="test_a_late_answer_wakes_the_agent",
-    ),
-    Mutant(
-        "numbers of choices that an agent is told as they are",
-        before="verdict, words = numbered(request, words) or (verdict, words)",
-        after="pass",
-        test="test_an_operator_answers_a_question_by_numbers",
     ),
     Mutant(
         "a message that waits although the turn has it",

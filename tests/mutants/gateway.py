@@ -1057,4 +1057,16 @@ MUTANTS = (
         after="answer.words",
         test="test_a_key_that_somebody_answers_with_is_in_no_list",
     ),
+    Mutant(
+        "an operator's denial without its reason",
+        before="name=call.operator.known_as, is_owner=True, words=words,",
+        after="name=call.operator.known_as, is_owner=True,",
+        test="test_a_request_that_is_closed_is_found_with_who_has_answered",
+    ),
+    Mutant(
+        "numbers of choices that an agent is told as they are",
+        before="verdict, words = numbered(request, words) or (verdict, words)",
+        after="pass",
+        test="test_an_operator_answers_a_question_by_numbers",
+    ),
 )

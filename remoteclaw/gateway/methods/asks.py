@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from remoteclaw.commands.answers import answer_as_operator
+from remoteclaw.commands.answers import answer_request, numbered
+from remoteclaw.config.approvals import OPERATOR
+from remoteclaw.fleet.request import Verdict
 from remoteclaw.gateway.asks import shown
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.tools import asks as contract
@@ -22,14 +24,21 @@ async def _show(call: Call, params: contract.AskParams) -> contract.Ask:
 
 
 async def _answer(call: Call, params: contract.AnswerParams) -> contract.AnswerResult:
-    told = await answer_as_operator(
+    request = await call.fleet.asks.named(params.id)
+    verdict: Verdict = params.verdict
+    words = params.reason
+    if verdict == "words":  # that are numbers of choices stand for these
+        verdict, words = numbered(request, words) or (verdict, words)
+    told = await answer_request(
         call.fleet,
         call.home,
         call.config,
-        params.id,
-        params.verdict,
-        params.reason,
+        request,
+        verdict,
+        by=OPERATOR,
         name=call.operator.known_as,
+        is_owner=True,
+        words=words,
     )
     return contract.AnswerResult(counts=told.counts, detail=told.text)
 
