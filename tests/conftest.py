@@ -57,8 +57,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     marker = item.get_closest_marker("thorough")
     if marker is None or THOROUGH:
         return
-    params = getattr(item, "callspec", None)
-    if not marker.args or (params and set(marker.args) & {*params.id.split("-")}):
+    params = f"-{item.callspec.id}-" if hasattr(item, "callspec") else ""
+    if not marker.args or any(f"-{each}-" in params for each in marker.args):
         item.add_marker(pytest.mark.skip("REMOTECLAW_TEST_THOROUGH=1 runs it"))
 
 

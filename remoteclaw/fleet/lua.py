@@ -26,6 +26,12 @@ _SOURCES = {
     path.stem: path.read_text(encoding="utf-8")
     for path in (Path(__file__).parent / "scripts").glob("*.lua")
 }
+#: Compiled before work-horses are forked.
+_HEADS = {
+    kind: re.compile(rf"^-- {kind}: ((?:.*,\n--  )*.*)$", re.MULTILINE) for kind in ("keys", "args")
+}
+_NAMES = re.compile(r"(\w+)([?*]?)")
+_USES = re.compile(r"^-- uses: (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +44,8 @@ class _Names:
     @classmethod
     def parse(cls, source: str, kind: str) -> Self:
         """Return the names in a script's head."""
-        found = re.search(rf"^-- {kind}: ((?:.*,\n--  )*.*)$", source, re.MULTILINE)
-        names = re.findall(r"(\w+)([?*]?)", found[1]) if found else []
+        found = _HEADS[kind].search(source)
+        names = _NAMES.findall(found[1]) if found else []
         return cls(
             fixed=tuple(name for name, mark in names if mark != "*"),
             lists=tuple(name for name, mark in names if mark == "*"),
@@ -80,7 +86,7 @@ class Script:
     def named(cls, name: str) -> Self:
         """Return the script in `scripts/NAME.lua`."""
         body = _SOURCES[name]
-        uses = re.search(r"^-- uses: (.*)$", body, re.MULTILINE)
+        uses = _USES.search(body)
         parts = ["_prelude", *(f"_{part}" for part in (uses[1].split(", ") if uses else ()))]
         names, values = _Names.parse(body, "keys"), _Names.parse(body, "args")
         source = "".join([*map(_SOURCES.__getitem__, parts), _unpacking(names, values), body])

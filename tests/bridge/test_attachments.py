@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.bridge import Hooks, conduct
-from remoteclaw.bridge.attachments import MOST_IMAGE, MOST_IMAGES, MOST_KEPT, GivenFile, TurnFiles
+from remoteclaw.bridge.attachments import MOST_IMAGE, MOST_IMAGES, GivenFile, TurnFiles
 from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
@@ -490,8 +490,8 @@ async def test_a_directory_of_files_does_not_grow_for_ever(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what a turn has brought is there as long as the turn is."""
-    monkeypatch.setattr("remoteclaw.fleet.blobs.MOST_OF_HOUR", 10 * MOST_KEPT)
-    most = MOST_KEPT // MAX_ATTACHMENT_BYTES
+    most = 3
+    monkeypatch.setattr("remoteclaw.bridge.attachments.MOST_KEPT", most * MAX_ATTACHMENT_BYTES)
     async with demo_bridge(stack.home) as (bridge, keeper, _):
         await bridge.handle(message("hello"))  # now there is an agent
         store = SessionFiles(stack.fleet.blobs, await a_lease(stack))
@@ -511,7 +511,7 @@ async def test_a_directory_of_files_does_not_grow_for_ever(
         is_there = [file.path is not None and file.path.exists() for file in before + together]
 
     assert is_there == [False] * most + [True] * most + [False]
-    assert together[-1].problem == "more than 200 MB came at once"
+    assert together[-1].problem == "more than 60 MB came at once"
 
 
 async def test_pictures_are_shown_while_they_are_small_and_few(stack: Stack) -> None:

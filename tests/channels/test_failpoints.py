@@ -254,6 +254,7 @@ PERHAPS = {
 FILES = {"file before": [True], "file after": [False, True]}
 
 
+@pytest.mark.thorough("connect", "menu", "typing")
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("call", CALLS)
 async def test_a_process_that_is_killed_in_the_call(lab: Lab, call: str, side: Side) -> None:
@@ -278,6 +279,7 @@ async def test_a_process_that_is_killed_in_the_call(lab: Lab, call: str, side: S
     assert files == (FILES.get(where, [False]) if story is answer else [])
 
 
+@pytest.mark.thorough("before-end_redis")  # what Redis has not heard of is sent again
 @pytest.mark.parametrize("what_happens", ["kill", "end_redis"])
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("command", COMMANDS)
@@ -303,6 +305,7 @@ async def test_a_process_at(lab: Lab, command: str, side: Side, what_happens: st
     await see(lab, story, again=PERHAPS.get(where, ("one",)) if is_killed else ("one",), left=left)
 
 
+@pytest.mark.thorough("append-after", "advance-after", "receipt-after")
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("command", ["append", "advance", "mark_sent", "receipt"])
 async def test_a_copy_that_freezes_past_its_claim_at(lab: Lab, command: str, side: Side) -> None:

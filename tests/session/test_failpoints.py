@@ -234,12 +234,15 @@ async def end_redis(lab: Lab, failpoint: Failpoint) -> None:
 
 
 #: A step that Redis has not heard of is sent again, whatever broke; the worst comes behind it.
+#: What is killed or frozen behind a step is so before the next one; and that Redis knows after its
+#: end what it has answered is shown once for each step of a turn. The rest is `thorough`.
 CASES = [
     pytest.param(side, what, id=f"{side}-{what.__name__}")
     for side, what in (("before", kill), ("after", kill), ("after", lose), ("after", end_redis))
 ]
 
 
+@pytest.mark.thorough(*(f"{step}-after-kill" for step in STEPS[:-1]))
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_worker_at(lab: Lab, step: str, side: Side, what_happens: object) -> None:
@@ -256,6 +259,7 @@ async def test_a_worker_at(lab: Lab, step: str, side: Side, what_happens: object
         assert (lab.asked(f"first{word}"), lab.asked(f"second{word}")) == (1, 1)
 
 
+@pytest.mark.thorough(*(f"{step}-after" for step in STEPS[:-1]))
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_worker_that_freezes_past_its_lease_at(
@@ -277,6 +281,7 @@ async def test_a_worker_that_freezes_past_its_lease_at(
     await lab.see_the_promise_held(first, second)
 
 
+@pytest.mark.thorough("end_redis")
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize("step", ["steer", "finish"])
 async def test_a_worker_with_a_message_that_joins_its_turn_at(
@@ -306,6 +311,7 @@ async def test_a_worker_with_a_message_that_joins_its_turn_at(
         assert [lab.asked(f"{which}{word}") for which in ("", "second", "third")] == [1, 1, 1]
 
 
+@pytest.mark.thorough("end_redis")
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize(
     ("step", "verdict"),
@@ -341,6 +347,7 @@ async def test_a_worker_with_a_message_beside_its_turn_at(
     assert lab.asked(f"beside-{verdict}{word}") <= (2 if what_happens is kill else 1)
 
 
+@pytest.mark.thorough("end_redis")
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize("step", ["aside_move", "begin", "finish"])
 async def test_a_worker_that_moves_a_message_to_a_branch_at(
@@ -374,6 +381,7 @@ async def test_a_worker_that_moves_a_message_to_a_branch_at(
         assert lab.asked(f"branch{word}") == 1
 
 
+@pytest.mark.thorough("end_redis")
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize("step", ["renew", "live"])
 async def test_a_worker_in_a_long_turn_at(
@@ -393,6 +401,7 @@ async def test_a_worker_in_a_long_turn_at(
         assert (lab.asked(word), lab.asked(f"second{word}")) == (1, 1)
 
 
+@pytest.mark.thorough("end_redis")
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 async def test_a_worker_that_leaves_at_its_release(
     lab: Lab, side: Side, what_happens: object
@@ -420,6 +429,7 @@ async def test_a_worker_that_leaves_at_its_release(
     assert (lab.asked(word), lab.asked(f"second{word}")) == (1, 1)
 
 
+@pytest.mark.thorough("end_redis")
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 async def test_a_worker_that_postpones_a_turn_at(
     lab: Lab, side: Side, what_happens: object
@@ -448,6 +458,7 @@ async def test_a_worker_that_postpones_a_turn_at(
         assert (lab.asked(word), lab.asked(f"second{word}")) == (2, 1)
 
 
+@pytest.mark.thorough("end_redis", "begin", "phase")
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize("step", ["begin", "phase", "finish", "close"])
 async def test_a_worker_with_a_task_of_another_session_at(
@@ -481,6 +492,7 @@ async def test_a_worker_with_a_task_of_another_session_at(
         assert lab.asked(f"first{word}") == 1
 
 
+@pytest.mark.thorough("end_redis")
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize("step", ["steer", "finish"])
 async def test_a_worker_whose_task_is_told_something_at(
@@ -537,6 +549,9 @@ async def test_a_worker_whose_task_is_told_something_at(
         assert (lab.asked(word), lab.asked(text)) == (1, 1)
 
 
+@pytest.mark.thorough(
+    "end_redis", "acquire", *(f"{step}-after-kill" for step in ("begin", "reset", "finish"))
+)
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize("step", ["acquire", "begin", "reset", "finish", "close"])
 async def test_a_worker_that_ends_a_conversation_at(

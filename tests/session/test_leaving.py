@@ -2,33 +2,41 @@
 
 from pathlib import Path
 
-from remoteclaw.config.home import Home
+from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.session.queue import MOST_ATTEMPTS
 from tests.support.bridges import script
 from tests.support.conversations import dying
 from tests.support.stack import Stack, said
-from tests.support.up import remoteclaw, running
-from tests.support.waiting import HANG_S, eventually, eventually_sync
+from tests.support.up import running
+from tests.support.waiting import HANG_S, eventually
 
 
-def trace(home: Home, session: str) -> str:
-    return remoteclaw(home, "sessions", "trace", session).stdout
+async def begun(stack: Stack, accepted: Accepted, attempt: int) -> None:
+    """Wait until an attempt has said something."""
+    await stack.fleet.waker.hint(accepted.session.sid, "test", queue="agents")
+
+    async def is_begun() -> bool:
+        steps = (await stack.outcome_so_far(accepted)).steps
+        return ("output", attempt) in [(step.name, step.attempt) for step in steps]
+
+    await eventually(is_begun)
 
 
-async def test_a_message_outlives_any_number_of_polite_ends(stack: Stack) -> None:
+async def test_a_message_outlives_any_number_of_polite_ends(swept: Stack) -> None:
     """They don't count as failures, or it would be given up at the first one behind these."""
-    home, accepted = stack.home, await stack.append("slow")
+    stack, accepted = swept, await swept.append("slow")
     for _ in range(MOST_ATTEMPTS - 1):
         async with dying(stack, accepted):
             pass
 
-    for attempt in (MOST_ATTEMPTS, MOST_ATTEMPTS + 1):
-        with running(home) as up:
-            await stack.fleet.waker.hint(accepted.session.sid, "test", queue="agents")
-            begun = f"output     attempt {attempt}"
-            eventually_sync(lambda: begun in trace(home, accepted.session.sid))  # noqa: B023
-            up.terminate()
-            up.wait(HANG_S)
+    with running(stack.home) as up:
+        await begun(stack, accepted, MOST_ATTEMPTS)
+        up.terminate()
+        up.wait(HANG_S)
+
+    stack.open_lifeline()  # `up` has ended what it found there
+    await stack.start_worker()
+    await begun(stack, accepted, MOST_ATTEMPTS + 1)
 
 
 async def test_a_worker_that_is_asked_to_end_finishes_its_turn_and_leaves_the_rest(
