@@ -93,32 +93,32 @@ async def test_the_files_of_a_directory_that_is_no_agent_s(
     assert await nothing_was_sent(stack, served, turn)
 
 
-@pytest.mark.parametrize(
-    ("source", "why"),
-    [
-        ("../../remoteclaw.toml", "not in the agent's workspace"),
-        ("sub/../../../remoteclaw.toml", "is not there"),
-        ("/etc/passwd", "not in the agent's workspace"),
-        ("link", "not in the agent's workspace"),
-        ("directory-link/remoteclaw.toml", "not in the agent's workspace"),
-        ("/proc/self/environ", "not in the agent's workspace"),
-        ("/proc/self/cwd/pyproject.toml", "not in the agent's workspace"),
-        ("/dev/zero", "no regular file"),
-        ("fifo", "no regular file"),
-        (".", "no regular file"),
-        ("~/.bashrc", "is not there"),
-        ("missing", "is not there"),
-        ("a\0b", "NUL"),
-        ("x" * 4096, "name too long"),
-        ("file:///etc/passwd", "does not begin with https://"),
-        ("FTP://example.org/x", "does not begin with https://"),
-        ("http://example.org/x", "does not begin with https://"),
-        ("data:text/plain,x", "is not there"),
-        ("huge", "larger than 20 MB"),
-    ],
-)
+#: What an agent may not send, and why.
+REFUSED = [
+    ("../../remoteclaw.toml", "not in the agent's workspace"),
+    ("sub/../../../remoteclaw.toml", "is not there"),
+    ("/etc/passwd", "not in the agent's workspace"),
+    ("link", "not in the agent's workspace"),
+    ("directory-link/remoteclaw.toml", "not in the agent's workspace"),
+    ("/proc/self/environ", "not in the agent's workspace"),
+    ("/proc/self/cwd/pyproject.toml", "not in the agent's workspace"),
+    ("/dev/zero", "no regular file"),
+    ("fifo", "no regular file"),
+    (".", "no regular file"),
+    ("~/.bashrc", "is not there"),
+    ("missing", "is not there"),
+    ("a\0b", "NUL"),
+    ("x" * 4096, "name too long"),
+    ("file:///etc/passwd", "does not begin with https://"),
+    ("FTP://example.org/x", "does not begin with https://"),
+    ("http://example.org/x", "does not begin with https://"),
+    ("data:text/plain,x", "is not there"),
+    ("huge", "larger than 20 MB"),
+]
+
+
 async def test_what_must_not_or_can_t_be_sent(
-    stack: Stack, served: Platform, turn: Turn, workspace: Path, source: str, why: str
+    stack: Stack, served: Platform, turn: Turn, workspace: Path
 ) -> None:
     (workspace / "link").symlink_to("/etc/passwd")
     (workspace / "directory-link").symlink_to(stack.home.path)
@@ -126,12 +126,12 @@ async def test_what_must_not_or_can_t_be_sent(
     with (workspace / "huge").open("wb") as file:
         file.truncate(21 * 1024 * 1024)
 
-    with pytest.raises(CallRefused, match=why) as refusal:
-        await turn.call("message_send_attachment", target="chat-2", file=source)
-    with pytest.raises(CallRefused, match=why):
-        await turn.call("message_send", target="chat-2", message="look", media=source)
-
-    assert refusal.value.code == "INVALID_REQUEST"
+    for source, why in REFUSED:
+        with pytest.raises(CallRefused, match=why) as refusal:
+            await turn.call("message_send_attachment", target="chat-2", file=source)
+        assert refusal.value.code == "INVALID_REQUEST"
+        with pytest.raises(CallRefused, match=why):
+            await turn.call("message_send", target="chat-2", message="look", media=source)
     assert await nothing_was_sent(stack, served, turn)
 
 

@@ -154,50 +154,48 @@ async def test_an_agent_takes_nothing_away_either(stack: Stack, configured: str)
     assert stack.home.config_file.read_text() == configured
 
 
-@pytest.mark.parametrize(
-    ("change", "code", "why"),
-    [
-        ({"agents": {"fresh": {"model": "x"}}}, "FORBIDDEN", "may not change agents.fresh:"),
-        ({"agents": {"fresh": {}}}, "FORBIDDEN", "may not change agents.fresh:"),
-        (
-            {"queue": {"mode": "steer"}, "agents": {"main": {"env": {"A B": "1"}}}},
-            "FORBIDDEN",
-            'may not change agents.main.env."A B":',
-        ),
-        ({"hooks": {"agent_end": ["os:abort"]}}, "FORBIDDEN", "may not change hooks.agent_end"),
-        ({"redis": 3}, "FORBIDDEN", "may not change redis, redis.url"),
-        # A right guess changes nothing, and is refused as a wrong one is.
-        (
-            {"agents": {"main": {"env": {"KEY": "canary"}}}},
-            "FORBIDDEN",
-            "may not change agents.main.env.KEY:",
-        ),
-        ({"queue": {"mode": "loud"}}, "INVALID_REQUEST", "[queue] mode is not valid"),
-        ({"queue": {"mod": "steer"}}, "INVALID_REQUEST", "did you mean 'mode'?"),
-        ({"agents": {"main": {"model": "-c"}}}, "INVALID_REQUEST", "must be a model's name"),
-        ({"agents": {"main": {"timezone": "../../etc/passwd"}}}, "INVALID_REQUEST", "a time zone"),
-        ({"queue": {"channels": {"x": [None]}}}, "INVALID_REQUEST", "has a null in it"),
-        ({"channels": {"Console": {}}}, "INVALID_REQUEST", "has the channel 'Console'"),
-        ({"channels": {"TEST": {}}}, "INVALID_REQUEST", "has the channel 'TEST'"),
-        ({"queue": {"channels": {"Test": {}}}}, "INVALID_REQUEST", "has the channel 'Test'"),
-        ({"channels": {"a\u202e": {}}}, "INVALID_REQUEST", "has the channel 'a\\u202e'"),
-        ({"queue": {"channels": {"\u200b": {}}}}, "INVALID_REQUEST", "has the channel '\\u200b'"),
-        *(
-            ({"agents": {"main": {"model": name}}}, "INVALID_REQUEST", "must be a model's name")
-            for name in ("\0x", "\x1b[2J", "\x7f", "\u202ex", "", " x")
-        ),
-        ({"queue": {"cap": 2**70}}, "INVALID_REQUEST", "64-bit range"),
-        ({"channels": {"test": {"chunk_limit": 1e300}}}, "INVALID_REQUEST", "chunk_limit"),
-    ],
-)
-async def test_one_wrong_part_and_nothing_is_done(
-    stack: Stack, configured: str, change: dict[str, Any], code: str, why: str
-) -> None:
-    turn = await begin_turn(stack, HANDLERS)
-    found, told = await refused(turn, "gateway_config_patch", patches=change)
+#: Changes of which a part is wrong, and what is said of it.
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"agents": {"fresh": {"model": "x"}}}, "FORBIDDEN", "may not change agents.fresh:"),
+    ({"agents": {"fresh": {}}}, "FORBIDDEN", "may not change agents.fresh:"),
+    (
+        {"queue": {"mode": "steer"}, "agents": {"main": {"env": {"A B": "1"}}}},
+        "FORBIDDEN",
+        'may not change agents.main.env."A B":',
+    ),
+    ({"hooks": {"agent_end": ["os:abort"]}}, "FORBIDDEN", "may not change hooks.agent_end"),
+    ({"redis": 3}, "FORBIDDEN", "may not change redis, redis.url"),
+    # A right guess changes nothing, and is refused as a wrong one is.
+    (
+        {"agents": {"main": {"env": {"KEY": "canary"}}}},
+        "FORBIDDEN",
+        "may not change agents.main.env.KEY:",
+    ),
+    ({"queue": {"mode": "loud"}}, "INVALID_REQUEST", "[queue] mode is not valid"),
+    ({"queue": {"mod": "steer"}}, "INVALID_REQUEST", "did you mean 'mode'?"),
+    ({"agents": {"main": {"model": "-c"}}}, "INVALID_REQUEST", "must be a model's name"),
+    ({"agents": {"main": {"timezone": "../../etc/passwd"}}}, "INVALID_REQUEST", "a time zone"),
+    ({"queue": {"channels": {"x": [None]}}}, "INVALID_REQUEST", "has a null in it"),
+    ({"channels": {"Console": {}}}, "INVALID_REQUEST", "has the channel 'Console'"),
+    ({"channels": {"TEST": {}}}, "INVALID_REQUEST", "has the channel 'TEST'"),
+    ({"queue": {"channels": {"Test": {}}}}, "INVALID_REQUEST", "has the channel 'Test'"),
+    ({"channels": {"a\u202e": {}}}, "INVALID_REQUEST", "has the channel 'a\\u202e'"),
+    ({"queue": {"channels": {"\u200b": {}}}}, "INVALID_REQUEST", "has the channel '\\u200b'"),
+    *(
+        ({"agents": {"main": {"model": name}}}, "INVALID_REQUEST", "must be a model's name")
+        for name in ("\0x", "\x1b[2J", "\x7f", "\u202ex", "", " x")
+    ),
+    ({"queue": {"cap": 2**70}}, "INVALID_REQUEST", "64-bit range"),
+    ({"channels": {"test": {"chunk_limit": 1e300}}}, "INVALID_REQUEST", "chunk_limit"),
+]
 
-    assert (found, why in told) == (code, True), told
-    assert stack.home.config_file.read_text() == configured
+
+async def test_one_wrong_part_and_nothing_is_done(stack: Stack, configured: str) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    for change, code, why in WRONG:
+        found, told = await refused(turn, "gateway_config_patch", patches=change)
+        assert (found, why in told) == (code, True), (change, told)
+        assert stack.home.config_file.read_text() == configured
 
 
 async def test_a_channel_may_be_named_for_what_is_open(stack: Stack) -> None:

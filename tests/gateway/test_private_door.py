@@ -171,7 +171,7 @@ async def test_who_asks_while_it_is_restarted_waits(stack: Stack) -> None:
     async with gateway_process(stack) as (door, _), connected(stack.home) as agent:
         await restart(stack, door)
         count = 0
-        while starts(stack) == 1 or count < 20:
+        while starts(stack) == 1 or count < 6:
             assert is_done(await agent.call("agents_list"))
             assert await works(stack.home)
             count += 1

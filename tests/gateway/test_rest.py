@@ -133,33 +133,31 @@ async def test_what_may_not_be_opened_is_one_sentence(stack: Stack) -> None:
     assert await stack.fleet.terminals.of_last_days() == []
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status", "why"),
-    [
-        ("/SID/input", b"{", 400, "not a JSON object"),
-        ("/SID/input", b"[]", 400, "not a JSON object"),
-        ("/SID/input", {}, 400, "text"),
-        ("/SID/input", {"text": "x" * (MOST_TEXT + 1)}, 413, "longer than 100000"),
-        ("/SID/paste", {"text": "x" * (MOST_TEXT + 1)}, 413, "longer than 100000"),
-        ("", {"agent": "main", "prompt": "x" * (MOST_TEXT + 1)}, 400, "prompt"),
-        ("/SID/key", {"bytes": 256}, 400, "bytes"),
-        ("/SID/key", {"bytes": [13] * 65}, 400, "bytes"),
-        ("/SID/key", {"bytes": True}, 400, "bytes"),
-        ("/SID/resize", {"cols": 19, "rows": 24}, 400, "cols"),
-        ("/SID/park", {"x": 1}, 400, "x is no parameter"),
-        ("/SID/park", {"sid": "other"}, 202, ""),  # the path says which one
-    ],
-)
-async def test_what_makes_no_sense_is_said(
-    stack: Stack, path: str, body: Any, status: int, why: str
-) -> None:
+#: What is sent, the status that it has, and what is said of it.
+SENSELESS: list[tuple[str, Any, int, str]] = [
+    ("/SID/input", b"{", 400, "not a JSON object"),
+    ("/SID/input", b"[]", 400, "not a JSON object"),
+    ("/SID/input", {}, 400, "text"),
+    ("/SID/input", {"text": "x" * (MOST_TEXT + 1)}, 413, "longer than 100000"),
+    ("/SID/paste", {"text": "x" * (MOST_TEXT + 1)}, 413, "longer than 100000"),
+    ("", {"agent": "main", "prompt": "x" * (MOST_TEXT + 1)}, 400, "prompt"),
+    ("/SID/key", {"bytes": 256}, 400, "bytes"),
+    ("/SID/key", {"bytes": [13] * 65}, 400, "bytes"),
+    ("/SID/key", {"bytes": True}, 400, "bytes"),
+    ("/SID/resize", {"cols": 19, "rows": 24}, 400, "cols"),
+    ("/SID/park", {"x": 1}, 400, "x is no parameter"),
+    ("/SID/park", {"sid": "other"}, 202, ""),  # the path says which one
+]
+
+
+async def test_what_makes_no_sense_is_said(stack: Stack) -> None:
     sid = (await stack.append("hello")).session.sid
     async with opened(stack, Terminals().handlers) as door:
         cockpit = Cockpit(door, own_token(stack))
-        answer = await cockpit.ask("POST", f"/sessions{path.replace('SID', sid)}", body)
-
-    assert answer.status == status
-    assert why in answer.body.decode()
+        for path, body, status, why in SENSELESS:
+            answer = await cockpit.ask("POST", f"/sessions{path.replace('SID', sid)}", body)
+            assert answer.status == status, (path, body, answer.body)
+            assert why in answer.body.decode()
 
 
 @pytest.mark.parametrize(

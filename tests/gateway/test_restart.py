@@ -19,14 +19,27 @@ from tests.support.restarts import restart, starts, take_away
 from tests.support.stack import Stack
 from tests.support.turns import begin_turn, gateway, operator
 from tests.support.up import command_line
-from tests.support.waiting import eventually
+
+
+async def addresses(stack: Stack) -> set[str | None]:
+    """Return each address that is known of the gateway until it has started anew."""
+    found: set[str | None] = set()
+    while starts(stack) == 1:
+        found.add(await stack.fleet.gateways.address(stack.home.host_id))
+        await asyncio.sleep(0.01)
+    return found
 
 
 async def test_who_asks_meanwhile_waits_and_is_answered(stack: Stack) -> None:
-    """At any moment of it, over new connections and over those that were open before."""
+    """At any moment of it, over new connections and over those that were open before; asked for
+    at once, it is one restart.
+
+    Its address is known all the time, else a worker that looks starts an agent without tools.
+    """
     async with gateway_process(stack) as (door, process):
         reader, late = await asyncio.open_connection("127.0.0.1", door.port)
-        told = await restart(stack, door)
+        watching = asyncio.create_task(addresses(stack))
+        together = await asyncio.gather(*(restart(stack, door) for _ in range(3)))
         await asyncio.sleep(2 * ARRIVE_S)  # a client that a busy machine lets wait
         late.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
@@ -36,25 +49,14 @@ async def test_who_asks_meanwhile_waits_and_is_answered(stack: Stack) -> None:
             answers.append(await door.invoke(own_token(stack), "sessions_list"))
         assert "--alone" in command_line(process.pid)
 
-    assert told["status"] == "restarting"
-    assert f"The gateway of {stack.home.host_id} restarts" in told["detail"]
+    assert [one["status"] for one in together] == ["restarting"] * 3
+    assert f"The gateway of {stack.home.host_id} restarts" in together[0]["detail"]
+    assert await watching == {door.url}
     assert {answer.status for answer in answers} == {200}
     assert starts(stack) == 2
     log = (stack.home.logs / "gateway.log").read_text()
     assert len(set(re.findall(r"The gateway is at (\S+),", log))) == 1
     assert "Traceback" not in log
-
-
-async def test_its_address_is_known_all_the_time(stack: Stack) -> None:
-    """Else a worker that looks in this moment starts an agent without tools."""
-    async with gateway_process(stack) as (door, _):
-        await restart(stack, door)
-        found = set()
-        while starts(stack) == 1:
-            found.add(await stack.fleet.gateways.address(stack.home.host_id))
-            await asyncio.sleep(0.01)
-
-    assert found == {door.url}
 
 
 async def test_calls_that_run_finish_and_clients_are_told(stack: Stack) -> None:
@@ -135,14 +137,3 @@ async def test_what_could_not_come_back_as_it_is_is_not_restarted(
             await turn.gateway.call(principal, "gateway.restart", {})
 
     assert not turn.gateway._restart.is_set()
-
-
-async def test_asked_for_at_once_it_is_one_restart(stack: Stack) -> None:
-    async with gateway_process(stack) as (door, _):
-        together = await asyncio.gather(*(restart(stack, door) for _ in range(3)))
-        await eventually(lambda: starts(stack) == 2)
-        answer = await door.invoke(own_token(stack), "sessions_list")
-
-    assert [one["status"] for one in together] == ["restarting"] * 3
-    assert answer.status == 200
-    assert starts(stack) == 2

@@ -242,7 +242,7 @@ MUTANTS = (
         "a gateway that is forgotten while it starts anew",
         before="if not stays():",
         after="if True:",
-        test="test_its_address_is_known_all_the_time",
+        test="test_who_asks_meanwhile_waits_and_is_answered",
     ),
     Mutant(
         "a chosen model that no list shows",

@@ -22,6 +22,7 @@ def state(screen: Screen) -> Frame:
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda file: file.stem)
+@pytest.mark.thorough("1", "2")
 @pytest.mark.parametrize("seed", range(3))
 def test_the_picture_is_the_same_however_it_came(recording: Path, seed: int) -> None:
     """Whole; in pieces; over pictures in between; and to a viewer who gets what differs."""
