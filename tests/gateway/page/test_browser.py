@@ -10,7 +10,7 @@ from remoteclaw.fleet import keys
 from tests.support.asks import QUESTIONS
 from tests.support.bridges import claude_script
 from tests.support.browser import PHONE, logged_in, write
-from tests.support.doors import gateway_process, opened
+from tests.support.doors import opened
 from tests.support.stack import Stack
 
 #: claude at work on something long, and asked something meanwhile.
@@ -89,7 +89,7 @@ async def test_a_newcomer_writes_and_reads_the_answers(browser: Browser, stack: 
         await conversations.get_by_role("link", name="hello").click()
         await expect(own).to_have_text(first)
         await conversations.get_by_role("link", name="file").click()
-        await expect(own).to_have_text(re.compile("file"))
+        await expect(own).to_have_text([re.compile("file")])
         await write(page, "three")
         await expect(own).to_have_text([re.compile("file"), re.compile("three")])
 
@@ -144,23 +144,6 @@ async def test_an_answer_beside_a_turn_ends_nothing_of_the_turn(
         await expect(answers(page)).to_have_count(3)
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
         await expect(page.locator(".live")).to_be_hidden()
-
-
-async def test_a_gateway_that_is_killed_costs_nothing(browser: Browser, stack: Stack) -> None:
-    await stack.start_worker()
-    async with (
-        gateway_process(stack) as (door, process),
-        logged_in(browser, stack, door) as page,
-    ):
-        await write(page, "hello")
-        await expect(answers(page)).to_have_count(1)
-        process.kill()
-        await expect(page.locator(".status")).to_contain_text("RemoteClaw is away")
-        async with gateway_process(stack, **{"REMOTECLAW__GATEWAY__PORT": str(door.port)}):
-            await expect(page.locator(".status")).to_be_hidden()
-            await write(page, "again")
-            await expect(answers(page)).to_have_count(2)
-            await expect(page.locator(".message.own")).to_have_count(2)
 
 
 async def test_a_question_is_answered_by_a_choice_and_in_own_words(

@@ -159,31 +159,39 @@ async def test_a_change_of_the_configuration_is_approved_by_its_diff(
     assert load_config(stack.home.config_file, {}).queue.mode == "steer"
 
 
-async def test_a_card_stays_until_the_gateway_has_taken_the_answer(
-    browser: Browser, stack: Stack
-) -> None:
+async def test_a_gateway_that_is_killed_costs_nothing(browser: Browser, stack: Stack) -> None:
+    """A card stays until the gateway has taken the answer, and the chat goes on."""
     request = await put_request(stack, await stack.append("hello"), tool="Bash", what="touch x")
+    await stack.start_worker()
     async with (
         gateway_process(stack) as (door, process),
         logged_in(browser, stack, door) as page,
     ):
-        await page.goto(f"{door.url}/#/requests")
-        allow = page.get_by_role("button", name="Allow once")
+        answers = page.locator(".message.agent")
+        await write(page, "hello")
+        await expect(answers).to_have_count(1)
+        await page.get_by_role("link", name="Requests").click()
+        card = page.locator(".ask")
+        allow = card.get_by_role("button", name="Allow once")
         await expect(allow).to_be_enabled()
         process.send_signal(signal.SIGSTOP)
         await allow.click()
         await expect(allow).to_be_disabled()
-        await expect(page.locator(".ask").get_by_role("status")).to_have_text("")
+        await expect(card.get_by_role("status")).to_have_text("")
         process.kill()
-        await expect(page.locator(".ask").get_by_role("alert")).to_contain_text(
+        await expect(card.get_by_role("alert")).to_contain_text(
             "Perhaps not taken: The connection was lost."
         )
+        away = page.locator(".status")
+        await expect(away).to_contain_text("RemoteClaw is away")
         async with gateway_process(stack, **{"REMOTECLAW__GATEWAY__PORT": str(door.port)}):
-            await expect(page.locator(".status")).to_be_hidden()
+            await expect(away).to_be_hidden()
             await allow.click()
-            await expect(page.locator(".ask").get_by_role("status")).to_contain_text(
-                "ada allowed it once at"
-            )
+            await expect(card.get_by_role("status")).to_contain_text("ada allowed it once at")
+            await page.get_by_role("link", name="Chat", exact=True).click()
+            await write(page, "again")
+            await expect(answers).to_have_count(2)
+            await expect(page.locator(".message.own")).to_have_count(2)
     assert (await stack.fleet.asks.named(request.id)).state == "answered"
 
 
