@@ -48,10 +48,7 @@ class HolderClient(Connection):
     """An attached holder: the CLI's pipes, and a connection that keeps the CLI alive."""
 
     def __init__(self, sock: socket.socket, path: Path) -> None:
-        super().__init__(sock)
-        self.path = path
-        self.pid = 0
-        """The CLI's process id."""
+        super().__init__(sock, path)
         self.state = b""
         """The state that the last worker left when it parked the agent; empty for a new one."""
         self.output = b""
@@ -70,7 +67,7 @@ class HolderClient(Connection):
         try:
             body = _launch_data(launch, epoch, deadline)
             await holder._send(f"START {PROTOCOL} pipes {len(body)}\n".encode() + body)
-            await holder._receive_body(await holder._started())
+            await holder._started()
         except BaseException:
             holder._close()
             raise
@@ -82,21 +79,7 @@ class HolderClient(Connection):
 
         Raises TimeoutError when the holder does not answer.
         """
-        holder = cls(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path)
-        try:
-            await holder._connect(path)
-            await holder._send(f"ATTACH {PROTOCOL} {epoch} {key} {deadline}\n".encode())
-            words = await holder._answer(END_S)
-            if words[:3] == ["HELLO", PROTOCOL, "pipes"]:
-                await holder._receive_body(words)
-                return holder
-        except TimeoutError:
-            holder._close()
-            raise
-        except (OSError, EOFError):
-            pass
-        holder._close()
-        return None
+        return await cls._attached(path, f"ATTACH {PROTOCOL} {epoch} {key} {deadline}\n")
 
     def take_pipes(self) -> tuple[int, ...]:
         """Return the CLI's standard input, output and error; the caller closes them."""
@@ -171,8 +154,10 @@ class HolderClient(Connection):
         """Close the connection without PARK: the holder ends the agent's tree."""
         self._close()
 
-    async def _receive_body(self, words: list[str]) -> None:
-        """Read the rest of a HELLO: its words are HELLO 1 pipes PID STATE-SIZE OUTPUT-SIZE."""
+    async def _greeted(self, words: list[str]) -> bool:
+        # HELLO 1 pipes PID STATE-SIZE OUTPUT-SIZE
+        if words[:3] != ["HELLO", PROTOCOL, "pipes"]:
+            return False
         self.pid, state_size, output_size = (int(word) for word in words[3:6])
         async with asyncio.timeout(ANSWER_S):
             while len(self._buffer) < state_size + output_size:
@@ -180,6 +165,7 @@ class HolderClient(Connection):
         self.state = self._buffer[:state_size]
         self.output = self._buffer[state_size : state_size + output_size]
         self._buffer = self._buffer[state_size + output_size :]
+        return True
 
     def _close(self) -> None:
         """Close the connection, and the pipes if they were not taken."""

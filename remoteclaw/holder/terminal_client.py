@@ -51,10 +51,7 @@ class TerminalClient(Connection):
     """The one client of a terminal that gets its output."""
 
     def __init__(self, sock: socket.socket, path: Path) -> None:
-        super().__init__(sock)
-        self.path = path
-        self.pid = 0
-        """The CLI's process id."""
+        super().__init__(sock, path)
         self.holder = ""
         """The holder's process, as `host.process.identity()` names it."""
         self.cols = self.rows = 0
@@ -89,8 +86,7 @@ class TerminalClient(Connection):
             else:
                 socket.send_fds(terminal._sock, [head], [launch.cwd_fd])
             await terminal._send(body)
-            if not await terminal._greeted(await terminal._started()):
-                raise EOFError("the holder is of another version")
+            await terminal._started()
         except BaseException:
             terminal._close()
             raise
@@ -102,22 +98,7 @@ class TerminalClient(Connection):
 
         Raises TimeoutError when the holder does not answer.
         """
-        terminal = cls(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path)
-        try:
-            await terminal._connect(path)
-            await terminal._send(f"ATTACH {PROTOCOL} pty {key}\n".encode())
-            if await terminal._greeted(await terminal._answer(END_S)):
-                return terminal
-        except (OSError, EOFError) as error:
-            terminal._close()
-            if isinstance(error, TimeoutError):
-                raise
-            return None
-        except BaseException:
-            terminal._close()
-            raise
-        terminal._close()
-        return None
+        return await cls._attached(path, f"ATTACH {PROTOCOL} pty {key}\n")
 
     def close(self) -> None:
         """Leave; the program works on."""
@@ -264,7 +245,6 @@ class TerminalClient(Connection):
             self._arrival.set_result(None)
 
     async def _greeted(self, words: list[str]) -> bool:
-        """Read what follows a HELLO; False if it is none of this mode and version."""
         if words[:3] != ["HELLO", PROTOCOL, "pty"]:
             return False
         self.pid, self.holder = int(words[3]), " ".join(words[4:8])
@@ -323,9 +303,9 @@ async def end_terminal(
 
 async def _told(path: Path, message: str, patience_s: float) -> str:
     """Return the holder's answer to a client that doesn't stay; empty if it is gone."""
-    connection = Connection(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+    connection = Connection(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path)
     try:
-        await connection._connect(path)
+        await connection._connect()
         await connection._send(message.encode())
         answer = " ".join(await connection._answer(patience_s))
         if answer == "ENDED":  # then its process goes, which closes the connection

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 PROTOCOL = "1"
 #: The most that is read at once, in bytes: a buffer of more costs 50 µs, also for a single key.
@@ -35,17 +36,41 @@ class LaunchFailed(Exception):
 class Connection:
     """One end of a connection to a holder."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, path: Path) -> None:
+        self.path = path
+        self.pid = 0
+        """The CLI's process id."""
         self._sock = sock
         self._buffer = b""
         self.descriptors: tuple[int, ...] = ()
 
-    async def _connect(self, path: Path) -> None:
+    @classmethod
+    async def _attached(cls, path: Path, message: str) -> Self | None:
+        """Return a client that has attached; None if the holder is gone or refuses.
+
+        Raises TimeoutError when it does not answer.
+        """
+        client = cls(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path)
+        is_attached = False
+        try:
+            await client._connect()
+            await client._send(message.encode())
+            is_attached = await client._greeted(await client._answer(END_S))
+        except TimeoutError:
+            raise
+        except (OSError, EOFError):
+            pass
+        finally:
+            if not is_attached:
+                client._close()
+        return client if is_attached else None
+
+    async def _connect(self) -> None:
         self._sock.setblocking(False)
         async with asyncio.timeout(END_S):
             while True:
                 try:
-                    return self._sock.connect(str(path))
+                    return self._sock.connect(str(self.path))
                 except BlockingIOError:  # too many wait for it already
                     await asyncio.sleep(0.02)
 
@@ -53,12 +78,17 @@ class Connection:
         async with asyncio.timeout(ANSWER_S):
             await asyncio.get_running_loop().sock_sendall(self._sock, data)
 
-    async def _started(self) -> list[str]:
-        """Return the words of a new holder's HELLO; raises `LaunchFailed`."""
+    async def _started(self) -> None:
+        """Read a new holder's HELLO; raises `LaunchFailed`."""
         words = await self._answer()
         if words[0] == "FAILED":
             raise LaunchFailed(int(words[1]))
-        return words
+        if not await self._greeted(words):
+            raise EOFError("the holder is of another version")
+
+    async def _greeted(self, words: list[str]) -> bool:
+        """Read what follows a HELLO; False if it is none of this mode and version."""
+        return False
 
     async def _answer(self, timeout_s: float = ANSWER_S) -> list[str]:
         async with asyncio.timeout(timeout_s):
