@@ -22,7 +22,6 @@ from remoteclaw.holder.terminal_client import Ended, Output, TerminalClient
 from remoteclaw.host.process import is_alive
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.tty.holding import Holding, end, end_unheld, renew
-from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.processes import children, marked_processes
 from tests.support.processes import is_alive as is_there
@@ -33,22 +32,26 @@ from tests.support.waiting import HANG_S, eventually
 HOLD_S = 600.0
 
 
-@pytest.fixture
-def cli(model_server: ModelServerProcess) -> AgentCli:
-    return required("claude", model_server)
+def program(stack: Stack, directory: Path, lines: str) -> None:
+    """Have a program of a few lines instead of a CLI's own."""
+    script, workspace = directory / "agent", directory / "workspace"
+    script.write_text(f"#!/bin/sh\n{lines}\n")
+    script.chmod(0o755)
+    workspace.mkdir()
+    stack.configure({"runtime": "claude", "command": [str(script)], "workspace": str(workspace)})
 
 
-async def configure(stack: Stack, cli: AgentCli, directory: Path, **more: Any) -> None:
-    workspace = directory / "workspace"
-    workspace.mkdir(exist_ok=True)
-    env = used_before(cli, directory / "home", workspace)
-    stack.configure(cli.config(workspace=str(workspace), **{"env": env, **more}))
+#: It says nothing, so that workers wait for it.
+SILENT = "sleep 1000"
+STAYS = "echo here I am\nexec sleep 1000"
+
+
+async def open_terminal(stack: Stack, directory: Path) -> tuple[Accepted, Held]:
+    """Open the terminal of a program that stays; return it with who holds it."""
+    program(stack, directory, STAYS)
     await stack.start_worker()
-
-
-async def open_terminal(stack: Stack, *, call: str = "1", prompt: str = "") -> Accepted:
-    session = (await stack.fleet.inbound.append(message("hello"), agent="main")).session
-    return await opened(stack, session, call=call, prompt=prompt)
+    accepted = await opened(stack, SessionKey.of(message("hello"), agent="main"), call="1")
+    return accepted, await held_by(stack, accepted)
 
 
 async def opened(stack: Stack, session: Any, *, call: str, prompt: str = "") -> Accepted:
@@ -92,11 +95,14 @@ async def attached(held: Held) -> AsyncIterator[TerminalClient]:
 
 
 async def test_turn_terminal_turn_is_one_conversation(
-    swept: Stack, cli: AgentCli, directory: Path, model_server: ModelServerProcess
+    swept: Stack, claude: AgentCli, directory: Path, model_server: ModelServerProcess
 ) -> None:
     """A chat, its terminal, and the chat again: one id, all remembered, each message once."""
-    stack = swept
-    await configure(stack, cli, directory)
+    stack, workspace = swept, directory / "workspace"
+    workspace.mkdir()
+    env = used_before(claude, directory / "home", workspace)
+    stack.configure(claude.config(workspace=str(workspace), env=env))
+    await stack.start_worker()
     first = await stack.append("remember the word alpha-1")
     await stack.outcome(first)
     accepted = await opened(stack, first.session, call="1", prompt="and the word beta-2")
@@ -139,12 +145,12 @@ async def printed(client: TerminalClient, text: str) -> None:
 
 
 async def test_a_worker_that_dies_while_it_opens_leaves_one_program(
-    swept: Stack, cli: AgentCli, directory: Path
+    swept: Stack, directory: Path
 ) -> None:
-    stack = swept
-    await configure(stack, cli, directory)
-    session = (await stack.append("hello")).session
-    await stack.until_idle(await stack.append("again"))
+    stack, go = swept, directory / "go"
+    program(stack, directory, f"until [ -e {go} ]; do sleep 0.05; done\n{STAYS}")
+    await stack.start_worker()
+    session = SessionKey.of(message("hello"), agent="main")
     accepted = await opened(stack, session, call="1")
 
     async def placed() -> int | None:
@@ -153,6 +159,7 @@ async def test_a_worker_that_dies_while_it_opens_leaves_one_program(
         return int(known.split()[2]) if known else None
 
     os.kill(await eventually(placed), signal.SIGKILL)
+    go.touch()
 
     held = await held_by(stack, accepted)
     runs = [run for run in stack.home.runs.iterdir() if "tty" in run.name]
@@ -160,41 +167,30 @@ async def test_a_worker_that_dies_while_it_opens_leaves_one_program(
 
 
 async def test_a_holder_that_is_killed_ends_the_turn_as_crashed(
-    swept: Stack, cli: AgentCli, directory: Path
+    swept: Stack, directory: Path
 ) -> None:
     stack = swept
-    await configure(stack, cli, directory)
-    accepted = await open_terminal(stack)
-    held = await held_by(stack, accepted)
+    accepted, held = await open_terminal(stack, directory)
     pid = int(held.holder.split()[1])
     async with attached(held) as client:
-        program = client.pid
+        pids = [client.pid]
 
     os.kill(pid, signal.SIGKILL)
 
     assert (await stack.outcome(accepted)).status == "failed"
     record = await record_of(stack, accepted)
     assert (record.state, record.reason) == ("crashed", "killed")
-    assert not is_there(program)
+    assert are_gone(pids)
 
 
 async def test_a_program_that_ends_at_its_start_is_told_in_its_words(
     swept: Stack, directory: Path
 ) -> None:
     stack = swept
-    script = directory / "agent"
-    script.write_text(
-        "#!/bin/sh\nprintf '....... ▄██ *\\n\\033[31mNo conversation\\033[0m found\\n'\nexit 1\n"
-    )
-    script.chmod(0o755)
-    workspace = directory / "workspace"
-    workspace.mkdir()
-    stack.configure({"runtime": "claude", "command": [str(script)], "workspace": str(workspace)})
+    words = "....... ▄██ *\\n\\033[31mNo conversation\\033[0m found\\n"
+    program(stack, directory, f"printf '{words}'\nexit 1")
     await stack.start_worker()
-    session = message("hello")
-    accepted = await opened(
-        stack, (await stack.fleet.inbound.append(session, agent="main")).session, call="1"
-    )
+    accepted = await opened(stack, SessionKey.of(message("hello"), agent="main"), call="1")
 
     outcome = await stack.outcome(accepted)
 
@@ -202,15 +198,6 @@ async def test_a_program_that_ends_at_its_start_is_told_in_its_words(
     record = await record_of(stack, accepted)
     assert record.state == "crashed"
     assert record.reason == "The program ended at its start (status 1): No conversation found"
-
-
-def silent(stack: Stack, directory: Path) -> None:
-    """Have a program that says nothing, so that workers wait for it."""
-    script, workspace = directory / "agent", directory / "workspace"
-    script.write_text("#!/bin/sh\nsleep 1000\n")
-    script.chmod(0o755)
-    workspace.mkdir()
-    stack.configure({"runtime": "claude", "command": [str(script)], "workspace": str(workspace)})
 
 
 async def starting(stack: Stack, directory: Path) -> list[int]:
@@ -233,7 +220,7 @@ async def test_a_worker_that_loses_its_session_while_it_opens_leaves_no_program(
     stack: Stack, directory: Path
 ) -> None:
     """Nobody else may know of it: of a server that has lost its last second, nobody does."""
-    silent(stack, directory)
+    program(stack, directory, SILENT)
     await stack.start_worker()
     accepted = await opened(stack, SessionKey.of(message("hello"), agent="main"), call="1")
     programs = await starting(stack, directory)
@@ -249,7 +236,7 @@ async def test_an_opening_that_kills_its_workers_is_given_up_for_good(
     swept: Stack, directory: Path
 ) -> None:
     stack = swept
-    silent(stack, directory)
+    program(stack, directory, SILENT)
     worker = await stack.start_worker()
     accepted = await opened(stack, SessionKey.of(message("hello"), agent="main"), call="1")
     for _ in range(3):
@@ -265,13 +252,9 @@ async def test_an_opening_that_kills_its_workers_is_given_up_for_good(
     assert again.entry_id != accepted.entry_id
 
 
-async def test_a_stopped_terminal_is_ended_by_the_sweep(
-    swept: Stack, cli: AgentCli, directory: Path
-) -> None:
+async def test_a_stopped_terminal_is_ended_by_the_sweep(swept: Stack, directory: Path) -> None:
     stack = swept
-    await configure(stack, cli, directory)
-    accepted = await open_terminal(stack)
-    await held_by(stack, accepted)
+    accepted, _ = await open_terminal(stack, directory)
     holding = Holding(stack.fleet.terminals, stack.home.host_id)
     await holding.look(hold_s=HOLD_S)
     assert (await record_of(stack, accepted)).state == "starting"
@@ -284,13 +267,11 @@ async def test_a_stopped_terminal_is_ended_by_the_sweep(
 
 
 async def test_a_terminal_whose_lease_is_lost_is_ended_once_its_turn_is_over(
-    swept: Stack, cli: AgentCli, directory: Path
+    swept: Stack, directory: Path
 ) -> None:
     """Until then a server may have lost its last second, and be told again whose it is."""
     stack = swept
-    await configure(stack, cli, directory)
-    accepted = await open_terminal(stack)
-    held = await held_by(stack, accepted)
+    _, held = await open_terminal(stack, directory)
     assert held.place.people == ["test:alice"], "on whose behalf it asks"
     state, client = keys.state(held.sid), stack.fleet.scripts.client
     await client.hincrby(state, "epoch", 1)
@@ -306,12 +287,10 @@ async def test_a_terminal_whose_lease_is_lost_is_ended_once_its_turn_is_over(
 
 
 async def test_a_terminal_that_no_session_knows_is_ended(
-    swept: Stack, cli: AgentCli, directory: Path, monkeypatch: pytest.MonkeyPatch
+    swept: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack = swept
-    await configure(stack, cli, directory)
-    accepted = await open_terminal(stack)
-    held = await held_by(stack, accepted)
+    _, held = await open_terminal(stack, directory)
     monkeypatch.setattr("remoteclaw.tty.holding.YOUNG_S", 0.0)
     assert await end_unheld(stack.fleet.terminals, stack.home.runs) == 0
 
