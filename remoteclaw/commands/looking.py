@@ -121,7 +121,7 @@ async def sessions(asked: Asked) -> Answer:
             view.key.agent,
             view.model_in(asked.config) or "",
             view.key.provider,
-            view.status,
+            view.shown_status,
             f"{spent.new_tokens:,}",
             "" if spent.cost_usd is None else f"${spent.cost_usd:.2f}",
             in_words(now_ms() - view.last_message_ms),
