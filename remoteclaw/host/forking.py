@@ -216,8 +216,10 @@ def _run(module: str) -> NoReturn:
 
 def _main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as orders:
+        gc.disable()
         for module in sys.argv[2:]:
             importlib.import_module(module)
+        gc.enable()
         gc.collect()
         gc.freeze()  # what the collector never looks at is never copied
         sys.argv = _serve(orders)
