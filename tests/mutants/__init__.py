@@ -65,10 +65,11 @@ def sources_of(room: str, root: Path = ROOT) -> dict[Path, str]:
 
 def places(mutant: Mutant, sources: Mapping[Path, str]) -> list[Place]:
     """Find the passages that a mutant could change; one is right."""
-    pattern = _pattern(mutant.before)
+    pattern, words = _pattern(mutant.before), re.findall(r"\w+", mutant.before)
     return [
         Place(file, match.start(), match.end())
         for file, text in sources.items()
+        if all(word in text for word in words)  # patterns take their time
         for match in pattern.finditer(text)
         if not mutant.within
         or file.stem == mutant.within
@@ -94,6 +95,7 @@ def file_of_test(mutant: Mutant, tests: Mapping[str, Sequence[Path]]) -> Path | 
     return found[0] if len(found) == 1 else None
 
 
+@cache
 def index_of_tests(root: Path = ROOT) -> dict[str, list[Path]]:
     """Return all tests, with the files that define one of that name."""
     tests: dict[str, list[Path]] = {}
