@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import shutil
 import signal
@@ -71,6 +72,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: "home" not in getattr(item, "fixturenames", ()))
     count = getattr(config, "workerinput", {}).get("workercount", 1)
     items[:] = [item for number in range(count) for item in items[number::count]]
+
+
+def pytest_collection_finish() -> None:
+    """Have no search for garbage look through thousands of tests, neither here nor in a fork."""
+    gc.collect()
+    gc.freeze()
 
 
 # A busy machine is no failure; a test that hangs is ended by its time limit.

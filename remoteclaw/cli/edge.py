@@ -14,6 +14,7 @@ import click
 
 from remoteclaw.cli.output import complain
 from remoteclaw.errors import RemoteClawError, first_of
+from remoteclaw.host.ending import run_and_end
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ class Edge(click.Group):
                         for command in commands
                     ]
                 )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Be the program."""
+        run_and_end(lambda: self.main(*args, **kwargs))
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line."""

@@ -15,13 +15,11 @@ import runpy
 import signal
 import socket
 import sys
-import threading
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
+from remoteclaw.host.ending import run_and_end
 from remoteclaw.host.process import die_with_parent, open_log, spawn, stop
 
 #: The largest order, in bytes: what a kernel lets through by default.
@@ -192,28 +190,6 @@ def _become(env: Mapping[str, str], directory: str, streams: Sequence[int]) -> N
     ]
 
 
-def _run(module: str) -> NoReturn:
-    """Run a module as `python -m` does, and end at once.
-
-    Python's own end takes down all that was loaded, which takes longer than many a command.
-    """
-    code: str | int | None = None
-    try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except SystemExit as left:
-        code = left.code
-    except BaseException:  # noqa: BLE001 - as Python itself does
-        traceback.print_exc()
-        code = 1
-    if isinstance(code, str):
-        sys.stderr.write(f"{code}\n")
-    threading._shutdown()  # type: ignore[attr-defined]
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else int(code is not None))
-
-
 def _main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as orders:
         gc.disable()
@@ -224,7 +200,8 @@ def _main() -> None:
         gc.freeze()  # what the collector never looks at is never copied
         sys.argv = _serve(orders)
     if sys.argv:
-        _run(sys.argv[0])
+        module = sys.argv[0]
+        run_and_end(lambda: runpy.run_module(module, run_name="__main__", alter_sys=True))
 
 
 if __name__ == "__main__":

@@ -235,6 +235,7 @@ def test_a_day(home: Home, directory: Path, columns: int, colour: dict[str, str]
     a_day(home, directory, agent, SCRIPTED, columns, env(home, **colour))
 
 
+@pytest.mark.thorough
 def test_a_day_with_claude(home: Home, directory: Path, claude: AgentCli) -> None:
     (directory / "shop").mkdir()
     led(directory)

@@ -49,7 +49,7 @@ def loaded_by(*arguments: str, env: Mapping[str, str] | None = None) -> set[str]
     """Run a command; return the modules that it has loaded at its end."""
     program = (
         "import sys\nfrom remoteclaw.cli import main\n"
-        "try: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+        "try: main.main()\nfinally: print(*sys.modules, file=sys.stderr)"
     )
     result = subprocess.run(
         [sys.executable, "-c", program, *arguments],
