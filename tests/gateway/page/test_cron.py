@@ -5,34 +5,58 @@ import re
 
 from playwright.async_api import Browser, expect
 
-from remoteclaw.cron.schedule import Schedule
-from remoteclaw.messages import SessionKey
 from tests.support.browser import PHONE, logged_in
 from tests.support.cron import cron_of, scheduler_of
 from tests.support.doors import opened
-from tests.support.jobs import add, job_of
+from tests.support.jobs import job_of
 from tests.support.stack import Stack
 
-ADA = SessionKey("main", "web", "default", "admin.ada", "admin.ada")
 
-
-async def test_a_job_is_run_paused_resumed_and_removed(browser: Browser, stack: Stack) -> None:
-    """Who runs a job reads that it runs, what came of it and its history, without a reload."""
+async def test_a_job_is_added_and_changed_by_a_form_run_paused_resumed_and_removed(
+    browser: Browser, stack: Stack
+) -> None:
+    """Who runs a job reads that it runs, what came of it and its history, without a reload. What
+    is not changed stays: a schedule that is sent again would be counted from now.
+    """
     await stack.start_worker()
-    job = await add(
-        stack.fleet,
-        Schedule(cron="0 9 * * MON-FRI", tz="Europe/Berlin"),
-        session=ADA,
-        message="hello",
-    )
+    accepted = await stack.append("hello")
+    await stack.outcome(accepted)
     scheduler = asyncio.create_task(scheduler_of(stack.fleet).run())
+    jobs = cron_of(stack.fleet).jobs
     async with opened(stack) as door, logged_in(browser, stack, door, viewport=PHONE) as page:
         await page.get_by_role("link", name="Cron").click()
+        await page.get_by_role("button", name="New job").click()
+        form = page.get_by_role("form", name="New job")
+        await form.get_by_label("Name").fill("standup")
+        await form.get_by_label("What the agent is told").fill("What is new?")
+        await form.get_by_label("Minute, hour").fill("0 25 * * *")
+        await form.get_by_label("Time zone").fill("Europe/Berlin")
+        await form.get_by_label("The conversation").select_option(str(accepted.session))
+        await form.get_by_role("button", name="Add").click()
+        await expect(form.get_by_role("alert")).to_contain_text("0 25 * * *")
+        await form.get_by_label("Minute, hour").fill("0 9 * * MON-FRI")
+        await form.get_by_role("button", name="Add").click()
         row = page.get_by_role("listitem").filter(has_text="standup")
         await expect(row).to_contain_text("Monday to Friday at 09:00 (Europe/Berlin)")
-        await expect(row).to_contain_text("web:admin.ada")
-        width = await page.evaluate("document.documentElement.scrollWidth")
-        assert width <= PHONE["width"]
+        await expect(row).to_contain_text("test:chat-1")
+        await expect(page.get_by_role("button", name="New job")).to_be_focused()
+        await row.get_by_role("button", name="Change").click()
+        change = page.get_by_role("form", name="Change the job")
+        await change.get_by_label("When").select_option("Repeatedly")
+        await change.get_by_label("Minutes from").fill("90")
+        await change.get_by_role("button", name="Save").click()
+        await expect(row).to_contain_text("every 90 minutes")
+        (added,) = await jobs()
+
+        await row.get_by_role("button", name="Change").click()
+        await change.get_by_label("What the agent is told").fill("What is new, in short?")
+        await change.get_by_role("button", name="Save").click()
+        await expect(row).to_contain_text("in short?")
+        await expect(row.get_by_role("button", name="Change")).to_be_focused()
+        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        job = await job_of(stack.fleet, added.id)
+        assert (job.session, job.message) == (accepted.session, "What is new, in short?")
+        assert (job.schedule, job.next_ms) == (added.schedule, added.next_ms)
 
         await row.get_by_role("button", name="Run now").click()
         await expect(row.get_by_role("status")).to_have_text(
@@ -50,48 +74,14 @@ async def test_a_job_is_run_paused_resumed_and_removed(browser: Browser, stack: 
         assert (await job_of(stack.fleet, job.id)).next_ms
 
         await run.get_by_role("link").click()
-        await expect(page.locator(".messages")).to_contain_text("demo agent")
+        await expect(page.locator(".messages")).to_contain_text("What is new, in short?")
+        await expect(page.locator(".message.agent")).to_have_count(2)
         await page.go_back()
         await row.get_by_role("button", name="Remove").click()
         await row.get_by_role("button", name="Keep").click()
-        assert await cron_of(stack.fleet).jobs()
+        assert await jobs()
         await row.get_by_role("button", name="Remove").click()
         await row.get_by_role("button", name="Remove for good").click()
         await expect(page.get_by_text("There are no cron jobs")).to_be_visible()
-        assert not await cron_of(stack.fleet).jobs()
+        assert not await jobs()
     scheduler.cancel()
-
-
-async def test_a_job_is_added_and_changed_by_a_form(browser: Browser, stack: Stack) -> None:
-    """What is not changed stays: a schedule that is sent again would be counted from now."""
-    accepted = await stack.append("hello")
-    async with opened(stack) as door, logged_in(browser, stack, door, viewport=PHONE) as page:
-        await page.goto(f"{door.url}/#/cron")
-        await page.get_by_role("button", name="New job").click()
-        form = page.get_by_role("form", name="New job")
-        await form.get_by_label("Name").fill("standup")
-        await form.get_by_label("What the agent is told").fill("What is new?")
-        await form.get_by_label("Minute, hour").fill("0 25 * * *")
-        await form.get_by_label("Time zone").fill("Europe/Berlin")
-        await form.get_by_label("The conversation").select_option(str(accepted.session))
-        await form.get_by_role("button", name="Add").click()
-        await expect(form.get_by_role("alert")).to_contain_text("0 25 * * *")
-        await form.get_by_label("When").select_option("Repeatedly")
-        await form.get_by_label("Minutes from").fill("90")
-        await form.get_by_role("button", name="Add").click()
-        row = page.get_by_role("listitem").filter(has_text="standup")
-        await expect(row).to_contain_text("every 90 minutes")
-        await expect(page.get_by_role("button", name="New job")).to_be_focused()
-        (added,) = await cron_of(stack.fleet).jobs()
-
-        await row.get_by_role("button", name="Change").click()
-        change = page.get_by_role("form", name="Change the job")
-        await change.get_by_label("What the agent is told").fill("What is new, in short?")
-        await change.get_by_role("button", name="Save").click()
-        await expect(row).to_contain_text("in short?")
-        await expect(row.get_by_role("button", name="Change")).to_be_focused()
-        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-
-    job = await job_of(stack.fleet, added.id)
-    assert (job.session, job.message) == (accepted.session, "What is new, in short?")
-    assert (job.schedule, job.next_ms) == (added.schedule, added.next_ms)
