@@ -25,7 +25,7 @@ from tests.support.waiting import eventually
 
 BIG = 2**63
 #: How many clients stall in each way.
-ROUNDS = 4
+ROUNDS = 2
 SECRET = "swordfish"
 
 

@@ -66,7 +66,7 @@ def flood(mb: int = 4) -> dict[str, float]:
     return {"mb": most}
 
 
-def noise(recordings: list[bytes], turns: int = 25, seed: int = 7) -> dict[str, float]:
+def noise(recordings: list[bytes], turns: int = 12, seed: int = 7) -> dict[str, float]:
     """Feed noise of several kinds to screens of all sizes; return how much."""
     generator = random.Random(seed)
     fed = 0

@@ -75,4 +75,4 @@ def test_what_has_no_end_takes_no_memory() -> None:
 
 def test_noise_never_crashes_it() -> None:
     """Random bytes, sequences and sizes, recordings with bytes changed; pictures in between."""
-    assert run("noise")["fed"] > 700_000
+    assert run("noise")["fed"] > 300_000

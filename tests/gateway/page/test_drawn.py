@@ -147,7 +147,7 @@ async def test_the_page_draws_every_recording_as_the_emulator_has_it(
     async with pane_opened(stack, pane) as door, logged_in(browser, stack, door) as page:
         await terminal_shown(page)
         colours = await page.evaluate(_COLOURS)
-        programs = [(each.stem, pieces(each.read_bytes(), chance, 4)) for each in RECORDINGS]
+        programs = [(each.stem, pieces(each.read_bytes(), chance, 2)) for each in RECORDINGS]
         for name, printed in (*programs, ("lines", [LINES])):
             screen, has = Screen(COLS, ROWS), None
             for number, piece in enumerate(printed):
