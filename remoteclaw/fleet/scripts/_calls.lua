@@ -41,6 +41,11 @@ local function count_call(keys, args, messages)
   end
 end
 
+-- Both at once, for a call that sends in any case.
+local function begin_call(keys, args, messages)
+  return answer_call(keys, args) or count_call(keys, args, messages)
+end
+
 -- Remember a call and note it with the turn. → what the script returns
 local function end_call(keys, args, ...)
   local result = table.concat({...}, '\n')

@@ -53,6 +53,15 @@ local function fenced(state, epoch)
   return redis.error_reply('FENCED epoch ' .. epoch .. ' is not ' .. (current or 'known'))
 end
 
+-- The same for what only the turn that is recorded may do.
+local function fenced_turn(state, args)
+  local fence = fenced(state, args.epoch)
+  if fence then return fence end
+  if redis.call('HGET', state, 'turn') ~= args.turn then
+    return redis.error_reply('FENCED turn ' .. args.turn .. ' is not running')
+  end
+end
+
 -- The same for the reader of an account's replies; a claim that only ran out still counts.
 local function fenced_reader(reader, token)
   local current = redis.call('GET', reader)

@@ -10,10 +10,9 @@
 --   is_edit: whether it is a change of files that may have been allowed with a plan
 --   is_again: whether the caller knows that it may have been done before, and the message says so
 -- → open|allowed|again|full, id of the request, or who has allowed it as JSON
-local fence = fenced(keys.state, args.epoch)
+local fence = fenced_turn(keys.state, args)
 if fence then return fence end
-local turn, attempt = unpack(redis.call('HMGET', keys.state, 'turn', 'attempt'))
-if args.turn ~= turn then return redis.error_reply('FENCED turn ' .. args.turn .. ' is not running') end
+local turn, attempt = args.turn, redis.call('HGET', keys.state, 'attempt')
 if redis.call('EXISTS', keys.ask) == 1 then return {'open', args.id} end  -- said before
 local now = now_ms()
 local rule = redis.call('HGET', keys.rules, args.rule) or

@@ -4,10 +4,8 @@
 -- args: epoch?, turn?, call_ms, note?, note_ms, made, id?, sid?, request?, valid_ms?, keep_ms?, most?, most_of_all?,
 --  card?, closing?, told?, here_closing?, unreached?
 -- → as in the prelude: `made`; full: so many requests wait
-local answered = answer_call(keys, args)
-if answered then return answered end
-local refused = count_call(keys, args, 1)
-if refused then return refused end
+local over = begin_call(keys, args, 1)
+if over then return over end
 if args.id then
   local open = 0
   for _, id in ipairs(asked_of(args.sid)) do

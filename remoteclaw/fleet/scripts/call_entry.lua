@@ -3,8 +3,6 @@
 -- keys: caller?, call, side_effects?, sent?, inbound, state, active, sessions
 -- args: epoch?, turn?, call_ms, note?, note_ms, sid, entry, grace_ms, outcomes, session_key, lane
 -- → as in the prelude: entry id, queue if a hint is due, else nothing
-local answered = answer_call(keys, args)
-if answered then return answered end
-local refused = count_call(keys, args, 1)
-if refused then return refused end
+local over = begin_call(keys, args, 1)
+if over then return over end
 return end_call(keys, args, accept(keys, args))

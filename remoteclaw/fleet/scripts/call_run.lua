@@ -4,10 +4,8 @@
 -- args: epoch?, turn?, call_ms, note?, note_ms, job_id, before, job, run_name, run, sid, entry, grace_ms,
 --   outcomes, session_key, lane
 -- → as in the prelude: entry id, queue if a hint is due, else nothing; changed: the job is another one
-local answered = answer_call(keys, args)
-if answered then return answered end
-local refused = count_call(keys, args, 1)
-if refused then return refused end
+local over = begin_call(keys, args, 1)
+if over then return over end
 if redis.call('HGET', keys.jobs, args.job_id) ~= args.before then return {'changed', ''} end
 local id, queue = accept(keys, args)
 redis.call('HSET', keys.jobs, args.job_id, args.job)

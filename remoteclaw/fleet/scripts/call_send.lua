@@ -4,10 +4,8 @@
 -- args: epoch?, turn?, call_ms, note?, note_ms, blob_ms, said?, payloads*
 --   besides, states: of sessions that may have such a chat; said: what those that there are shall hear of it
 -- → as in the prelude, each "STREAM ID"; incomplete: a file is not there any more
-local answered = answer_call(keys, args)
-if answered then return answered end
-local refused = count_call(keys, args, #args.payloads)
-if refused then return refused end
+local over = begin_call(keys, args, #args.payloads)
+if over then return over end
 for _, blob in ipairs(keys.blobs) do
   if redis.call('EXISTS', blob) == 0 then return {'incomplete', ''} end
 end

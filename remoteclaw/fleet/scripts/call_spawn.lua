@@ -11,10 +11,8 @@
 -- → as in the prelude: session key, entry id, queue if a hint is due, else nothing, what it begins with
 --   full: how many the parent has unfinished; too many: how many there are below the root; labelled: another
 --   session has the label
-local answered = answer_call(keys, args)
-if answered then return answered end
-local refused = count_call(keys, args, 1)
-if refused then return refused end
+local over = begin_call(keys, args, 1)
+if over then return over end
 local before = split(redis.call('HGET', keys.spawned, args.digest) or '')
 local number = 1 + (tonumber(redis.call('HGET', keys.spawned, args.digest .. args.asker)) or 0)
 local function count()

@@ -8,10 +8,8 @@
 --   else nothing; running: a turn runs, which may take it in
 --   unknown: it is no task; cancelled; dead: its last message is a dead letter; full: how many are unfinished; too many: how
 --   many there are below the root, the session at the head of the tree
-local answered = answer_call(keys, args)
-if answered then return answered end
-local refused = count_call(keys, args, 1)
-if refused then return refused end
+local over = begin_call(keys, args, 1)
+if over then return over end
 local run, again, told, reported, unwanted, status, turn = unpack(redis.call('HMGET', keys.state, 'task_entry',
   'retried_entry', 'told_entry', 'reported_entry', 'unwanted_entry', 'status', 'turn'))
 if not run then return {'unknown', ''} end

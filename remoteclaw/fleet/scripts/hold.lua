@@ -5,11 +5,8 @@
 -- → the new epoch
 local told = redis.call('HMGET', keys.state, 'lease_nonce', 'epoch', 'held')
 if told[1] == args.nonce and told[3] then return told[2] end  -- said before
-local fence = fenced(keys.state, args.epoch)
+local fence = fenced_turn(keys.state, args)
 if fence then return fence end
-if redis.call('HGET', keys.state, 'turn') ~= args.turn then
-  return redis.error_reply('FENCED turn ' .. args.turn .. ' is not running')
-end
 -- A server that has lost this, and is asked again, gives the same one: whoever looks after it goes on.
 local now, epoch = now_ms(), string.format('%.0f', tonumber(args.epoch) + 1)
 redis.call('HSET', keys.state, 'epoch', epoch, 'lease_nonce', args.nonce, 'lease_until_ms', now + args.hold_ms,

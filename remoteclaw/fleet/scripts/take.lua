@@ -4,10 +4,9 @@
 -- args: epoch, turn, id, is_heard
 --   is_heard: whether the agent hears with it what people say
 -- → state, `gone` if there is no record, answer as JSON or nothing
-local fence = fenced(keys.state, args.epoch)
+local fence = fenced_turn(keys.state, args)
 if fence then return fence end
-local turn, attempt = unpack(redis.call('HMGET', keys.state, 'turn', 'attempt'))
-if args.turn ~= turn then return redis.error_reply('FENCED turn ' .. args.turn .. ' is not running') end
+local turn, attempt = args.turn, redis.call('HGET', keys.state, 'attempt')
 local state, answer = unpack(redis.call('HMGET', keys.ask, 'state', 'answer'))
 if state == 'answered' then
   state = 'given'

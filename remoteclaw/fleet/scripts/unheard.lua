@@ -3,16 +3,14 @@
 -- keys: state, unheard
 -- args: epoch, turn
 -- → for each: the request and its answer, as JSON
-local fence = fenced(keys.state, args.epoch)
+local fence = fenced_turn(keys.state, args)
 if fence then return fence end
-local turn = redis.call('HGET', keys.state, 'turn')
-if args.turn ~= turn then return redis.error_reply('FENCED turn ' .. args.turn .. ' is not running') end
 local found = {}
 for _, id in ipairs(redis.call('HKEYS', keys.unheard)) do
   local told = redis.call('HGET', keys.unheard, id)
   local request, answer = unpack(redis.call('HMGET', 'rc:ask:' .. id, 'request', 'answer'))
-  if (told == '' or told == turn) and answer then
-    redis.call('HSET', keys.unheard, id, turn)
+  if (told == '' or told == args.turn) and answer then
+    redis.call('HSET', keys.unheard, id, args.turn)
     found[#found + 1] = {request, answer}
   else
     redis.call('HDEL', keys.unheard, id)
