@@ -13,7 +13,7 @@ from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.session.notices import CONTEXT_LOST
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
-from tests.support.cli import run
+from tests.support.cli import refused, run
 from tests.support.prefixes import added, asked
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
@@ -74,7 +74,12 @@ async def test_a_copy_whose_point_is_gone_begins_with_our_record(
     await stack.start_worker()
     first = await stack.append("my colour is green SAY:noted")
     await stack.outcome(first)
-    run(stack, "sessions", "fork", str(first.session), "--thread", "copy")
+    fork = "sessions", "fork", str(first.session), "--thread", "copy"
+    run(stack, *fork)
+    refused(run(stack, *fork), "already")
+    itself = str(replace(first.session, thread="copy"))
+    unchanged = run(stack, "sessions", "fork", itself, "--thread", "copy")
+    assert (unchanged.returncode, "Say what is new" in unchanged.stderr) == (2, True)
     copy = keys.session_map(replace(first.session, thread="copy").sid)
     client: Any = stack.fleet.scripts.client
     ((name, value),) = (await client.hgetall(copy)).items()

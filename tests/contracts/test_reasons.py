@@ -1,6 +1,7 @@
 """What claude says of a failure, as a person at the console reads it."""
 
 import os
+from typing import Any
 
 from remoteclaw.config.home import Home
 from remoteclaw.messages import McpServerConfig
@@ -24,11 +25,10 @@ FAILURES = [
 
 async def test_claudes_own_reason_comes_with_what_to_do(home: Home, claude: AgentCli) -> None:
     env = {**create_cli_runtime("claude").environment(os.environ), **claude.env}
-    async with agent_bridge(home, "claude", command=claude.command, env=env, model="sonnet") as (
-        bridge,
-        _,
-        _,
-    ):
+    servers = {"web": McpServerConfig(command="/not/there")}
+    about: dict[str, Any] = {"env": env, "model": "sonnet", "mcp_servers": servers}
+    async with agent_bridge(home, "claude", command=claude.command, **about) as (bridge, _, _):
+        fine = await bridge.handle(message("SAY:fine", provider="console"))
         for directive, reason, remedy in FAILURES:
             here = await bridge.handle(message(f"{directive} please", provider="console"))
             (words,) = [payload.text for payload in here.payloads]
@@ -37,6 +37,10 @@ async def test_claudes_own_reason_comes_with_what_to_do(home: Home, claude: Agen
             assert "nobody's key" not in words
         far = await bridge.handle(message(f"{FAILURES[0][0]} please"))
         assert "claude: `" not in far.payloads[0].text
+
+    answer, missing = (payload.text for payload in fine.payloads)
+    assert answer == "fine"
+    assert missing.startswith("(main works without the MCP server `web`, which claude could not")
 
 
 async def test_who_has_not_signed_in_to_claude_reads_how(home: Home, claude: AgentCli) -> None:
@@ -51,16 +55,3 @@ async def test_who_has_not_signed_in_to_claude_reads_how(home: Home, claude: Age
         "main isn't signed in to its model (claude: `Not logged in · Please run /login`). "
         "Run `claude`, then /login, on the computer that RemoteClaw runs on; then send"
     )
-
-
-async def test_a_server_that_claude_can_not_connect_is_named(home: Home, claude: AgentCli) -> None:
-    env = {**create_cli_runtime("claude").environment(os.environ), **claude.env}
-    servers = {"web": McpServerConfig(command="/not/there")}
-    async with agent_bridge(
-        home, "claude", command=claude.command, env=env, mcp_servers=servers
-    ) as (bridge, _, _):
-        result = await bridge.handle(message("SAY:fine", provider="console"))
-
-    words = [payload.text for payload in result.payloads]
-    assert words[0] == "fine"
-    assert words[1].startswith("(main works without the MCP server `web`, which claude could not")

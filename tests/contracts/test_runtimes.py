@@ -521,7 +521,7 @@ async def written(cli: AgentCli) -> None:
     await eventually(lambda: cli.name != "claude" or has_answer())
 
 
-@pytest.mark.thorough("opencode")
+@pytest.mark.thorough("gemini", "opencode")
 async def test_a_new_process_goes_on_with_the_conversation_or_a_copy(
     opened: Open, cli: AgentCli
 ) -> None:

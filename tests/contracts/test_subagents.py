@@ -59,7 +59,10 @@ async def told(stack: Stack, sid: str) -> list[str]:
 async def test_two_children_and_what_one_was_told_outlive_all_workers(
     stack: Stack, directory: Path, claude: AgentCli
 ) -> None:
-    """Each result comes exactly once, although parent and children are killed."""
+    """Each result comes exactly once, although parent and children are killed.
+
+    They wait for the parent's turn to end, and the person is told of them afterwards.
+    """
     workspace = directory / "workspace"
     async with fleet_of(stack, claude, workspace, workers=3):
         parent = await stack.append(" ".join(map(spawn, TASKS)))
@@ -82,9 +85,17 @@ async def test_two_children_and_what_one_was_told_outlive_all_workers(
 
         await eventually(is_told)
         await kill_all(stack)
-        for name in ("parent", *TASKS):
-            (workspace / f"go-{name}").touch()
-        assert (await stack.outcome(again)).status == "done"
+        for task in TASKS:
+            (workspace / f"go-{task}").touch()
+
+        async def do_results_wait() -> bool:
+            return int(await client.xlen(keys.inbound(sid))) > len(TASKS)
+
+        await eventually(do_results_wait)
+        (workspace / "go-parent").touch()
+        outcome = await stack.outcome(again)
+        assert outcome.status == "done"
+        assert said(outcome).endswith("DONE parent-ends")
         wanted = [*(f"DONE {task}-is-done" for task in TASKS), "and-the-images"]
         results: list[str] = []
 
@@ -96,35 +107,14 @@ async def test_two_children_and_what_one_was_told_outlive_all_workers(
         await stack.until_idle(parent)
         assert results == [text for text in await told(stack, sid) if "TOOL:" not in text]
         views = await stack.fleet.sessions.children(sid)
+        view = await stack.fleet.sessions.view(sid)
+        assert view is not None
+        last = await stack.outcome(Accepted(parent.session, str(view.last_entry), False))
 
+    assert last.status == "done"
+    assert '"result_of":{"session":' in said(last)
     assert sorted(view.label or "" for view in views) == sorted(TASKS)
     assert ["".join(results).count(words) for words in wanted[:2]] == [1, 1]
-
-
-async def test_a_result_comes_while_the_parent_works(
-    stack: Stack, directory: Path, claude: AgentCli
-) -> None:
-    """It waits for the turn to end, interrupts nothing, and is told to the person afterwards."""
-    workspace = directory / "workspace"
-    async with fleet_of(stack, claude, workspace, workers=2):
-        (workspace / "go-one").touch()
-        text = f"{spawn('one')} SHELL:until [ -e go-parent ]; do sleep 0.05; done; echo parent-ends"
-        accepted = await stack.append(text)
-
-        async def is_result_there() -> bool:
-            waiting = await stack.fleet.scripts.client.xlen(keys.inbound(accepted.session.sid))
-            return int(waiting) == 2
-
-        await eventually(is_result_there)
-        (workspace / "go-parent").touch()
-        outcome = await stack.outcome(accepted)
-        view = await stack.fleet.sessions.view(accepted.session.sid)
-        assert view is not None
-        result = await stack.outcome(Accepted(accepted.session, str(view.last_entry), False))
-
-    assert said(outcome) == "DONE parent-ends"
-    assert result.status == "done"
-    assert '"result_of":{"session":' in said(result)
 
 
 async def telling(stack: Stack, text: str) -> dict[str, Any]:

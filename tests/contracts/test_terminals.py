@@ -41,7 +41,7 @@ ASKS = {
 BY_CHAT = {"claude": "**main** asks to use Bash", "opencode": "**main** asks to use bash"}
 
 
-@pytest.mark.thorough("gemini", "opencode")
+@pytest.mark.thorough("codex", "gemini", "opencode")
 @pytest.mark.parametrize("name", ASKS)
 async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_chat(
     swept: Stack, model_server: ModelServerProcess, directory: Path, name: str

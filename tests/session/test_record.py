@@ -26,7 +26,6 @@ from remoteclaw.session.notices import CONTEXT_LOST
 from remoteclaw.session.record import MOST_DIGEST, digest, lines_of
 from tests.support.agents import AgentCli
 from tests.support.bridges import script
-from tests.support.cli import refused, run
 from tests.support.conversations import answered
 from tests.support.leases import begun
 from tests.support.stack import Stack, message, said
@@ -174,27 +173,6 @@ async def test_a_session_in_its_first_turn_has_nothing_to_copy(stack: Stack) -> 
         await stack.fleet.sessions.fork(view, copy, [*view.session_ids])
     await lease.turns.finish("done", reply=[])
     await stack.fleet.sessions.fork(view, copy, [*view.session_ids])
-
-
-async def test_the_real_claude_begins_with_a_copy(stack: Stack, claude: AgentCli) -> None:
-    stack.agent = claude.config()
-    stack.configure()
-    first = await answered(stack, "my colour is green SAY:noted", from_="alice")
-    key = run(stack, "sessions", "fork", str(first.session), "--thread", "b").stdout.strip()
-    second = await answered(stack, "RECALL", from_="alice", thread_id="b")
-    view = await stack.fleet.sessions.view(second.session.sid)
-    before = await stack.fleet.sessions.view(first.session.sid)
-    reply = said(await stack.outcome(second))
-
-    assert key == str(second.session)
-    assert "my colour is green" in reply
-    assert CONTEXT_LOST not in reply
-    assert view is not None
-    assert before is not None
-    assert set(view.session_ids.values()).isdisjoint(before.session_ids.values())
-    unchanged = run(stack, "sessions", "fork", key, "--thread", "b")
-    assert (unchanged.returncode, "Say what is new" in unchanged.stderr) == (2, True)
-    refused(run(stack, "sessions", "fork", str(first.session), "--thread", "b"), "already")
 
 
 async def test_the_real_claude_goes_on_when_its_transcript_is_gone(
