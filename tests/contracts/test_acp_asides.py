@@ -165,14 +165,15 @@ async def test_no_tool_runs_beside_a_turn(home: Home, cli: AgentCli, directory: 
         started(home, cli, permissions=permissions, mcp_servers=servers) as (process, _),
     ):
         assert await said(process.turn("my colour is green SAY:noted")) == "noted"
-        turn = process.turn("w DRIP:200:100")
+        turn = process.turn("w DRIP:1000:100")
         await anext(turn)
+        reading = asyncio.create_task(rest(turn))
         recalled = await process.aside("RECALL")
         for tool in tools:
             with pytest.raises(AsideFailed, match=r"tool|permission"):
                 await process.aside(tool)
         await process.interrupt()
-        await rest(turn)
+        await reading
 
     assert ("my colour is green" in recalled) is (cli.name == "opencode"), "it is asked on a copy"
     assert not marker.exists()
