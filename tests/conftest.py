@@ -23,6 +23,7 @@ from remoteclaw.host.process import is_alive
 from remoteclaw.tty.holding import end
 from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
+from tests.support.command import share_server
 from tests.support.doors import gateway_process
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack, running_stack
@@ -51,6 +52,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Run two tests per core: with more, they are only in each other's way."""
     return 2 * len(os.sched_getaffinity(0))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the workers of a run share the process that forks."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        share_server()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -14,9 +14,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO
 
 from remoteclaw.host.forking import fork, server_command
@@ -27,6 +28,8 @@ REMOTECLAW = str(Path(sys.executable).with_name("remoteclaw"))
 RQ = str(Path(sys.executable).with_name("rq"))
 #: Their modules; any other program is one.
 MODULES = {REMOTECLAW: "remoteclaw.cli", RQ: "rq.cli"}
+#: Where the processes of a run get the one that forks.
+_SHARED = "TESTS_FORK_SERVER"
 #: Programs, and what only a chat in a terminal needs.
 _NOT_IMPORTED = (
     *("/__main__.py", "/demo_agent.py", "/console.py", "/editor.py"),
@@ -109,8 +112,35 @@ def _start(argv: Sequence[str], env: Mapping[str, str], *streams: IO[bytes]) -> 
     return Process(fork(_server(), module, arguments, env=env, streams=numbers))
 
 
+def share_server() -> None:
+    """Have the processes that are started from here share one that forks."""
+    directory = TemporaryDirectory(prefix="rc-", dir="/tmp")
+    atexit.register(directory.cleanup)
+    listener = socket.socket(socket.AF_UNIX)
+    os.environ[_SHARED] = f"{directory.name}/forks"
+    listener.bind(os.environ[_SHARED])
+    listener.listen()
+
+    def give() -> None:
+        while True:
+            with listener.accept()[0] as asking:
+                socket.send_fds(asking, [b"."], [_start_server().fileno()])
+
+    threading.Thread(target=give, daemon=True).start()
+
+
 @functools.cache
 def _server() -> socket.socket:
+    """Return where the process takes orders that forks: the one of all, or our own."""
+    if _SHARED not in os.environ:
+        return _start_server()
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(os.environ[_SHARED])
+        return socket.socket(fileno=socket.recv_fds(asking, 1, 1)[1][0])
+
+
+@functools.cache
+def _start_server() -> socket.socket:
     """Start the process that forks; return where it takes orders. It ends with this one."""
     modules = [
         ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
