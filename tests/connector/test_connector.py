@@ -137,6 +137,7 @@ async def test_a_cancelled_call_is_given_up(agent: Pipes, gateway: McpGateway) -
     params = {"requestId": 5, "reason": "no time"}
     await agent.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
+    assert (await agent.ask("ping"))["result"] == {}  # it has read that
     gateway.released.set()
     assert (await agent.ask("tools/list", 6))["id"] == 6  # and no answer to 5 before
     assert text_of(await agent.call("echo", 7, message="on")) == "on"
