@@ -106,8 +106,8 @@ async def test_who_waits_is_listed_first_and_answered_in_the_session(
         await page.goto(f"{door.url}/#/requests")
         await expect(page.get_by_role("heading", name="Requests", exact=True)).to_be_focused()
         await put_request(stack, newer, tool="Bash", what="touch x")
-        await page.get_by_role("button", name="Allow once").press("Enter")
         card = page.locator(".ask", has_text="touch x")
+        await card.get_by_role("button", name="Allow once").press("Enter")
         await expect(card.locator(".done")).to_contain_text("ada allowed it once")
         await expect(card).to_be_focused()  # who answers by keyboard goes on from there
 
