@@ -82,6 +82,8 @@ class Screen:
 
     def resize(self, cols: int, rows: int) -> bytes:
         """Change the size; lines are wrapped again. Returns what the program has to be answered."""
+        if (cols, rows) == (self._frames.cols, len(self._frames.rows)):
+            return b""  # the emulator would have no row to read again
         check(self._lib.ghostty_terminal_resize(self._terminal, cols, rows, 8, 16))
         self._is_read = False
         self._frames.resize(cols, rows)
@@ -333,8 +335,7 @@ class Screen:
         """Return the screen of a picture. Raises `PictureUnreadable`."""
         screen = cls.__new__(cls)
         screen._start(unpacked(picture), scrollback, is_restored=True)
-        if (screen._frames.cols, len(screen._frames.rows)) != (cols, rows):
-            screen.resize(cols, rows)
+        screen.resize(cols, rows)
         return screen
 
 

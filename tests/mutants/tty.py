@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a screen that a resize to its own size empties",
+        before="if (cols, rows) == (self._frames.cols, len(self._frames.rows)):",
+        after="if False:",
+        test="test_a_resize_to_the_same_size_hides_nothing",
+    ),
+    Mutant(
         "a fork's copies that are told once more",
         before="item.at_ms)), of) == of",
         after="item.at_ms)), of) is not None",

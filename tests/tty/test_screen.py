@@ -123,6 +123,16 @@ def test_a_resize_wraps_lines_anew_and_sends_all(screen: Screen) -> None:
     assert screen.text().splitlines()[:2] == ["01234567890123456789", "0123456789"]
 
 
+def test_a_resize_to_the_same_size_hides_nothing(screen: Screen) -> None:
+    """A program that waits draws nothing more: its dialog would be gone for who attaches again."""
+    screen.feed(b"Do you want to proceed?")
+    before = screen.revision
+    answer = screen.resize(40, 5)
+
+    assert (answer, screen.revision, screen.frame(before)) == (b"", before, None)
+    assert screen.text().startswith("Do you want to proceed?")
+
+
 def test_what_is_held_back_is_shown_at_once(screen: Screen) -> None:
     """A program that draws in one piece (mode 2026) is never seen half drawn, nor held for good."""
     now = 100.0
