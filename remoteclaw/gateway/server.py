@@ -30,8 +30,9 @@ MOST_HEAD_BYTES = 16 * 1024
 IDLE_S = 60
 #: How often a client is pinged, and how long it may take to answer, in seconds.
 PING_S = 20.0
-#: When what starts together with the gateway has the processor for itself no more.
-STARTED_S = 10.0
+#: How long what starts together with the gateway has the processor for itself: shorter than the
+#: time in which a person types a first message.
+STARTED_S = 2.0
 #: Before a restart, how long requests are waited for that are on their way over connections made
 #: already, in seconds, and how often while one of these has asked nothing yet; and how long calls
 #: that run are given, in seconds. New connections wait meanwhile.
@@ -217,7 +218,7 @@ def _ending(app: ASGIApp, gateway: Gateway) -> ASGIApp:
 class _Mcp:
     """The MCP door, whose import takes a second of processor time, for which nothing else waits.
 
-    It is opened for the first request, which waits for it, or once the start has long passed.
+    It is opened for the first request, which waits for it, or once the start has passed.
     """
 
     def __init__(self, gateway: Gateway) -> None:
