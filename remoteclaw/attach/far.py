@@ -68,7 +68,7 @@ class Far:
         """Whether this viewer is the writer."""
         self.wants_keyboard = False
         self.is_taking = False
-        """Whether the keyboard was just asked for: what is typed meanwhile waits for the answer."""
+        """Whether an answer about the keyboard is due; keys that are typed wait for it."""
         self.has_waited = False
         """Whether the terminal had to wait for a running turn."""
         self.gone: asyncio.Future[dict[str, Any] | None] = (

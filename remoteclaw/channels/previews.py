@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class Shown:
-    """What one preview shows, if there is one."""
+    """The preview of one turn or task: its place, its pace, and what it shows."""
 
     sid: str
     place: Place
@@ -36,7 +36,7 @@ class Shown:
     words: Live | None = None
     preview: Preview | None = None
     is_hidden: bool = False
-    """Whether it has no preview: the platform refuses one, or it is not known which one it is."""
+    """Whether none is shown: the platform refuses previews, or its id was lost."""
 
 
 class Previews:
