@@ -2,7 +2,7 @@
 
     python -m tests.mutants [ROOM | NAME …]
 
-Each mutant is a small change to a copy of the product.
+Each mutant is a small change to a copy of the product; each core has a copy.
 A test that stays green although its promise is broken proves nothing, so that is a failure here; so
 is a test that is red without the mutant.
 """
@@ -14,11 +14,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 from tests.mutants import (
     ROOT,
+    Mutant,
     file_of_test,
     index_of_tests,
     mutants_of,
@@ -28,24 +31,51 @@ from tests.mutants import (
     sources_of,
 )
 
+CORES = len(os.sched_getaffinity(0))
 
-def run(test: str, directory: Path) -> bool | None:
-    """Run one test in a copy; return whether it is green, None if it was skipped."""
-    argv = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-x", "-p", "no:randomly", test]
+
+def pytest(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run tests of a copy."""
     env = {
         **os.environ,
         "REMOTECLAW_TEST_THOROUGH": "1",
         "PYTHONPATH": str(directory),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", *arguments]
     result = subprocess.run(
         argv, cwd=directory, env=env, capture_output=True, text=True, check=False
     )
     if result.returncode not in (0, 1):
-        raise SystemExit(f"{test} can't be run:\n{result.stdout}{result.stderr}")
+        raise SystemExit(f"{arguments} can't be run:\n{result.stdout}{result.stderr}")
+    return result
+
+
+def run(test: str, directory: Path) -> bool | None:
+    """Run one test in a copy; return whether it is green, None if it was skipped."""
+    result = pytest(directory, "-n", "0", "-x", test)
     if " passed" not in result.stdout and " skipped" in result.stdout:
         return None
     return result.returncode == 0
+
+
+def unbroken(tests: Iterable[str], directory: Path) -> dict[str, bool | None]:
+    """Run tests in a copy without a mutant: all in one run, and alone what isn't green in it."""
+    found = pytest(directory, "-rA", *sorted(set(tests)))
+    lines = [line.partition(" ") for line in found.stdout.splitlines()]
+
+    def named(*words: str) -> set[str]:
+        return {name.partition(" - ")[0] for word, _, name in lines if word in words}
+
+    green, red = named("PASSED"), named("FAILED", "ERROR")
+
+    def has(test: str, names: set[str]) -> bool:
+        return test in names or any(name.startswith(f"{test}[") for name in names)
+
+    return {
+        test: True if has(test, green) and not has(test, red) else run(test, directory)
+        for test in set(tests)
+    }
 
 
 def copy_to(directory: Path) -> None:
@@ -61,46 +91,72 @@ def copy_to(directory: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", directory)
 
 
+def is_noticed(room: str, mutant: Mutant, test: str, directory: Path) -> bool:
+    """Run a mutant's test in a copy that has the mutant."""
+    sources = sources_of(room, directory)
+    found = places(mutant, sources)
+    if len(found) != 1:
+        raise SystemExit(f"{mutant.name}: {room} has {len(found)} places for it, not 1")
+    original = sources[found[0].file]
+    found[0].file.write_text(mutated(mutant, found[0], original))
+    try:
+        return not run(test, directory)
+    finally:
+        found[0].file.write_text(original)
+
+
+def tests_of(mutants: Iterable[Mutant]) -> dict[Mutant, str]:
+    """Find each mutant's test, as pytest names it."""
+    files = index_of_tests()
+    tests = {}
+    for mutant in mutants:
+        file = file_of_test(mutant, files)
+        if file is None:
+            raise SystemExit(f"{mutant.name}: correct its test's name, {mutant.test}")
+        tests[mutant] = f"{file.relative_to(ROOT)}::{mutant.test.rpartition('::')[2]}"
+    return tests
+
+
 def main(names: Sequence[str]) -> int:
     """Run all mutants, or those of the rooms and names given; return how many survived."""
-    wanted = [
-        (room, mutant)
+    wanted = {
+        mutant: room
         for room in rooms()
         for mutant in mutants_of(room)
         if not names or room in names or any(name in mutant.name for name in names)
-    ]
+    }
     for name in names:
-        if not any(name == room or name in mutant.name for room, mutant in wanted):
+        if not any(name == room or name in mutant.name for mutant, room in wanted.items()):
             raise SystemExit(f"No room and no mutant has the name {name!r}: see tests/mutants.")
+    tests = tests_of(wanted)
+    copies = SimpleQueue[Path]()
     survivors = []
-    with tempfile.TemporaryDirectory(prefix="rc-mutants-", dir="/tmp") as name:
-        directory = Path(name)
-        copy_to(directory)
-        files = index_of_tests(directory)
-        is_green: dict[str, bool | None] = {}
-        for room, mutant in wanted:
-            file = file_of_test(mutant, files)
-            if file is None:
-                raise SystemExit(f"{mutant.name}: correct its test's name, {mutant.test}")
-            test = f"{file.relative_to(directory)}::{mutant.test.rpartition('::')[2]}"
-            if test not in is_green:
-                is_green[test] = run(test, directory)
-            if is_green[test] is None:
-                sys.stdout.write(f"left out {mutant.name}: a CLI is not installed\n")
-                continue
-            if not is_green[test]:
-                raise SystemExit(f"{test} is red without any mutant")
-            sources = sources_of(room, directory)
-            found = places(mutant, sources)
-            if len(found) != 1:
-                raise SystemExit(f"{mutant.name}: {room} has {len(found)} places for it, not 1")
-            original = sources[found[0].file]
-            found[0].file.write_text(mutated(mutant, found[0], original))
-            is_noticed = not run(test, directory)
-            found[0].file.write_text(original)
-            sys.stdout.write(f"{'noticed ' if is_noticed else 'SURVIVED'} {mutant.name}\n")
+    with (
+        tempfile.TemporaryDirectory(prefix="rc-mutants-", dir="/tmp") as parent,
+        ThreadPoolExecutor(CORES) as pool,
+    ):
+        for number in range(CORES):
+            copy_to(Path(parent, str(number)))
+            copies.put(Path(parent, str(number)))
+        is_green = unbroken(tests.values(), Path(parent, "0"))
+        for test in [test for test, green in is_green.items() if green is False]:
+            raise SystemExit(f"{test} is red without any mutant")
+
+        def tried(mutant: Mutant) -> tuple[Mutant, bool | None]:
+            if is_green[tests[mutant]] is None:
+                return mutant, None
+            copy = copies.get()
+            try:
+                return mutant, is_noticed(wanted[mutant], mutant, tests[mutant], copy)
+            finally:
+                copies.put(copy)
+
+        for mutant, noticed in pool.map(tried, wanted):
+            word = {True: "noticed ", False: "SURVIVED", None: "left out"}[noticed]
+            reason = ": a CLI is not installed" if noticed is None else ""
+            sys.stdout.write(f"{word} {mutant.name}{reason}\n")
             sys.stdout.flush()
-            if not is_noticed:
+            if noticed is False:
                 survivors.append(mutant)
     for mutant in survivors:
         sys.stdout.write(f"{mutant.name}: {mutant.test} stays green\n")
