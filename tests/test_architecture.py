@@ -4,6 +4,7 @@ import ast
 import re
 import shlex
 import subprocess
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
@@ -164,6 +165,22 @@ def test_no_test_imports_a_test() -> None:
         for file in (ROOT / "tests").rglob("*.py")
         for match in imported.finditer(file.read_text())
     ]
+
+    assert found == []
+
+
+def test_a_module_gives_a_name_once() -> None:
+    """A second constant of the same name would count for all that stands above it, too."""
+    found = []
+    for file in (ROOT / "remoteclaw").rglob("*.py"):
+        names = Counter(
+            target.id
+            for node in ast.parse(file.read_text()).body
+            if isinstance(node, ast.Assign | ast.AnnAssign)
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            if isinstance(target, ast.Name)
+        )
+        found += [f"{file.relative_to(ROOT)}: {name}" for name, count in names.items() if count > 1]
 
     assert found == []
 

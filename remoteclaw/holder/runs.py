@@ -30,14 +30,22 @@ END_S = 15.0
 #: The age at which a run directory of another boot is removed, in seconds: a machine that shares
 #: the state directory may use it, and its holders can't be reached from here.
 ELSEWHERE_S = 86_400.0
+#: The longest wait for an agent that makes room, in seconds; claude takes 0.1.
+ROOM_S = 5.0
+#: The longest wait for another process that makes room, in seconds.
+LOCK_S = 6.0
+#: The age up to which a run directory needs no holder, in seconds: it is just starting.
+YOUNG_S = 5.0
+#: The interval of these waits, in seconds.
+LOOK_S = 0.01
 
 
-async def holders_ended(runs: Path, *, prefix: str) -> list[Path]:
+async def holders_ended(runs: Path, *, prefix: str, wait_s: float = END_S) -> list[Path]:
     """Wait until no holder listens in the run directories whose names begin with `prefix`.
 
-    Return those where one does after that time: it is frozen.
+    Return those where one does after `wait_s`: it is frozen.
     """
-    until = boottime() + END_S
+    until = boottime() + wait_s
     while (left := await asyncio.to_thread(_listening, runs, prefix)) and boottime() < until:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
     return left
@@ -102,16 +110,6 @@ def _holder_pid(run: Path) -> int | None:
             return None
         pid = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4)
         return int.from_bytes(pid, sys.byteorder)
-
-
-#: The longest wait for an agent that makes room, in seconds; claude takes 0.1.
-END_S = 5.0
-#: The longest wait for another process that makes room, in seconds.
-LOCK_S = 6.0
-#: The age up to which a run directory needs no holder, in seconds: it is just starting.
-YOUNG_S = 5.0
-#: The interval of these waits, in seconds.
-LOOK_S = 0.01
 
 
 @contextlib.contextmanager
@@ -209,6 +207,6 @@ def _memory(root: int) -> int:
 def _end_if_parked(run: Path) -> None:
     """Ask a holder to end its agent, which it does if that is parked; wait for the end."""
     ask_for_room(run)
-    until = boottime() + END_S
+    until = boottime() + ROOM_S
     while (run / "parked").exists() and listens(run) and boottime() < until:
         time.sleep(LOOK_S)

@@ -7,7 +7,6 @@ import pytest
 
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import MAX_SOCKET_DIR_BYTES
-from remoteclaw.holder import runs as runs_of
 from remoteclaw.holder.client import HolderClient
 from remoteclaw.holder.runs import (
     holders_ended,
@@ -63,13 +62,12 @@ async def test_terminals_are_counted_on_their_own(
 
 
 async def test_a_terminal_whose_holder_lives_is_not_cleared_away(
-    runs: Path, terminal: TerminalClient, monkeypatch: pytest.MonkeyPatch
+    runs: Path, terminal: TerminalClient
 ) -> None:
-    monkeypatch.setattr(runs_of, "END_S", 0.1)
     remove_dead_runs(runs, older_than_s=0)
 
     assert terminal.path.exists()
-    assert await holders_ended(runs, prefix="up") == [terminal.path.parent]
+    assert await holders_ended(runs, prefix="up", wait_s=0.1) == [terminal.path.parent]
     assert await holders_ended(runs, prefix="tty") == []  # those that outlive `up`
 
 
