@@ -122,6 +122,8 @@ class Tool(Method):
     tool: str
     title: str
     """The tool's name for people."""
+    effect: Effect
+    """What it changes: a branch may use only what changes nothing."""
     groups: tuple[str, ...]
     """Names by which a policy means it with others: `cron` is `group:cron` there. `remoteclaw`, the
     group of all tools, is implied."""

@@ -265,5 +265,6 @@ METHODS = (
         is_about_session=True,
         result=ReadResult,
         scope="read",
+        effect="none",
     ),
 )

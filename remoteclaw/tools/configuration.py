@@ -94,6 +94,7 @@ METHODS = (
         params=ConfigGetParams,
         result=ConfigResult,
         scope="read",
+        effect="none",
     ),
     _tool(
         name="config.apply",
@@ -133,5 +134,6 @@ METHODS = (
         params=NoParams,
         result=SchemaResult,
         scope="read",
+        effect="none",
     ),
 )

@@ -207,6 +207,7 @@ METHODS = (
         params=NoParams,
         result=CronStatus,
         scope="read",
+        effect="none",
     ),
     _tool(
         name="cron.list",
@@ -217,6 +218,7 @@ METHODS = (
         params=ListParams,
         result=JobsResult,
         scope="read",
+        effect="none",
     ),
     _tool(
         name="cron.add",
@@ -281,5 +283,6 @@ METHODS = (
         params=RunsParams,
         result=RunsResult,
         scope="read",
+        effect="none",
     ),
 )

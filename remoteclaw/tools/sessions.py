@@ -170,6 +170,7 @@ METHODS = (
         params=ListParams,
         result=SessionsResult,
         scope="read",
+        effect="none",
     ),
     _tool(
         name="chat.history",
@@ -181,6 +182,7 @@ METHODS = (
         params=HistoryParams,
         result=HistoryResult,
         scope="read",
+        effect="none",
     ),
     _tool(
         name="sessions.send",
@@ -205,6 +207,7 @@ METHODS = (
         params=StatusParams,
         result=StatusResult,
         scope="read",
+        effect="none",
     ),
     Tool(
         name="agents.list",
@@ -218,5 +221,6 @@ METHODS = (
         params=NoParams,
         result=AgentsResult,
         scope="read",
+        effect="none",
     ),
 )

@@ -165,13 +165,14 @@ ABOUT: dict[str, Any] = {
 }
 POLICY: dict[str, Any] = {
     "title": "Show the weather",
+    "effect": "none",
     "groups": ("weather",),
     "owner_only": False,
     "approvable": False,
 }
 
 
-@pytest.mark.parametrize("missing", ["groups", "owner_only", "approvable"])
+@pytest.mark.parametrize("missing", ["effect", "groups", "owner_only", "approvable"])
 def test_a_tool_without_what_policy_needs_does_not_start(missing: str) -> None:
     facts = {name: value for name, value in POLICY.items() if name != missing}
 
