@@ -46,8 +46,8 @@ class Subject:
     """The ids of the people whose messages the turn answers; None for a message of no person. It
     has an unknown sender's rights, and so has a turn without any sender."""
     user: str | None = None
-    """The session's user: what they are denied is also denied to messages of no person there, or
-    they could have it done for them later."""
+    """The session's user. What they are denied is denied to a message without a sender, too: they
+    could have it sent later, by a cron job."""
     depth: int = 0
     """0 for a conversation with people, 1 for a session that one has spawned, and so on."""
     people: tuple[str, ...] = ()

@@ -91,7 +91,7 @@ class SessionState:
     depth: int
     """How many sessions are above it."""
     branch_of: SessionKey | None
-    """Of a branch: the session that its agents are launched like, which is no branch itself."""
+    """Of a branch: the session whose launch its agents repeat; that one is no branch."""
     branch_depth: int
     """How many sessions are above that one."""
     task_entry: str | None

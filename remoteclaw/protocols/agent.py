@@ -80,7 +80,7 @@ class AgentSpec:
 
     @property
     def conduct(self) -> str:
-        """The permissions that count when it asks for one, `only_reads` aside."""
+        """The permissions by which its requests are decided, before `only_reads`."""
         is_wide = self.branch == "ask" and self.permissions in ("edits", "auto")
         return "ask" if is_wide else self.permissions
 

@@ -1,4 +1,4 @@
-"""The keyboard of a terminal: one types at a time, and others are told who it is."""
+"""The keyboard of a terminal: one user types at a time. (`keys.py` encodes what is typed.)"""
 
 from dataclasses import dataclass
 
