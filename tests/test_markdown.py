@@ -18,6 +18,7 @@ from remoteclaw.markdown import (
     Table,
     blocks_of,
 )
+from tests.support.rows import for_each
 
 EVERYTHING = """\
 # A *heading*
@@ -103,7 +104,7 @@ def test_each_kind_of_block_and_span_is_read() -> None:
     assert blocks_of(EVERYTHING) == BLOCKS
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 5, 8, 13, 100])
+@for_each("step", [1, 2, 3, 5, 8, 13, 100])
 def test_a_text_that_grows_has_the_same_blocks_in_the_end_each_told_once(step: int) -> None:
     stream = MarkdownStream()
 
@@ -130,7 +131,7 @@ def test_a_stream_parses_only_what_is_not_complete_yet() -> None:
     assert not stream.continues("Another text")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("written", "link"),
     [
         ("[x](https://a.org/b)", "https://a.org/b"),

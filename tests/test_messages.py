@@ -16,6 +16,7 @@ from remoteclaw.messages import (
     ChannelMessage,
     SessionKey,
 )
+from tests.support.rows import for_each
 from tests.support.stack import message
 
 ids = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=40)
@@ -47,15 +48,13 @@ def test_a_thread_that_is_called_underscore_is_a_thread() -> None:
     assert str(SessionKey("a", "p", "x", "c", "u")).endswith(":_")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a", "a/b/c", "a/b/c/d", "a/b/c/d:e", "a/b/c/d:e:f:", "a/b/c/d:e:f:g:h"]
-)
+@for_each("text", ["", "a", "a/b/c", "a/b/c/d", "a/b/c/d:e", "a/b/c/d:e:f:", "a/b/c/d:e:f:g:h"])
 def test_what_is_no_session_key(text: str) -> None:
     with pytest.raises(ValueError, match="unpack"):
         SessionKey.parse(text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "why"),
     [
         ({"text": ""}, "text is empty"),
@@ -89,7 +88,7 @@ OTHER_SPELLINGS = (
 )
 
 
-@pytest.mark.parametrize("name", OTHER_SPELLINGS)
+@for_each("name", OTHER_SPELLINGS)
 def test_a_channel_has_one_spelling(name: str) -> None:
     """Else the rules of `[channels.telegram]` would not hold for what says `Telegram`."""
     with pytest.raises(MessageRefused, match="message was refused: provider "):
@@ -121,7 +120,7 @@ def test_a_broken_character_costs_itself_and_not_the_message() -> None:
 # -- what only adorns a message must not cost it ---------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "kept"),
     [
         ("Alice", "Alice"),
@@ -138,7 +137,7 @@ def test_a_name(name: object, kept: str | None) -> None:
     assert message("hi", user_name=name).user_name == kept
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("zone", "kept"),
     [
         ("Europe/Berlin", "Europe/Berlin"),
@@ -167,7 +166,7 @@ def test_a_time(at: int, kept: int) -> None:
 # -- errors ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "status", "category"),
     [
         ("API Error: Request rejected (429)", 429, ErrorCategory.RETRYABLE),
@@ -208,7 +207,7 @@ def test_what_clis_say_gets_its_category(
     assert classify_error(text, status=status) is category
 
 
-@pytest.mark.parametrize("category", ErrorCategory)
+@for_each("category", ErrorCategory)
 def test_each_category_has_a_sentence_for_the_person(category: ErrorCategory) -> None:
     words = sentence(category, agent="main", reference="8f3a2b1c-1-0")
 

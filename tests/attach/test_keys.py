@@ -6,6 +6,7 @@ import pytest
 
 from remoteclaw.attach.keys import MOST_PASTED, Key, Keyboard, Paste, Text, Typed
 from tests.support.far import HOSTILE_INPUT
+from tests.support.rows import for_each
 
 KEYS = {
     b"a": "a",
@@ -44,7 +45,7 @@ def shown(typed: list[Typed]) -> str:
     return "".join(words)
 
 
-@pytest.mark.parametrize("data", KEYS, ids=str)
+@for_each("data", KEYS)
 def test_keys_have_names_whole_and_byte_by_byte(data: bytes) -> None:
     whole, single = Keyboard(), Keyboard()
 
@@ -53,7 +54,7 @@ def test_keys_have_names_whole_and_byte_by_byte(data: bytes) -> None:
     assert single.doubt_s is None
 
 
-@pytest.mark.parametrize("data", HOSTILE_INPUT, ids=str)
+@for_each("data", HOSTILE_INPUT)
 def test_what_nobody_has_typed_is_dropped_and_what_follows_is_typed(data: bytes) -> None:
     whole, single = Keyboard(), Keyboard()
 

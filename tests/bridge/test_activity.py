@@ -7,6 +7,7 @@ import pytest
 from remoteclaw.bridge.activity import MOST_ARGUMENT, MOST_TOOLS, Activity, label_of
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.events import ToolActivity, ToolUseEvent
+from tests.support.rows import for_each
 
 SCRUBBER = Scrubber(["swordfish"])
 
@@ -15,7 +16,7 @@ def label(tool: str, shown: str = "arguments", **arguments: Any) -> tuple[str, s
     return label_of(ToolUseEvent(tool, "1", arguments), shown, SCRUBBER, "/home/me/work")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("tool", "arguments", "argument"),
     [
         # claude

@@ -2,14 +2,13 @@
 
 import json
 
-import pytest
-
 from remoteclaw.bridge.asides import Running, build_question, read_verdict
 from remoteclaw.messages import Entry
+from tests.support.rows import for_each
 from tests.support.stack import message
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("answer", "verdict", "text"),
     [
         ("4\n[[answered:k1]]", "answered", "4"),

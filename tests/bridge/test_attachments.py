@@ -55,6 +55,7 @@ from tests.support.hostile import HOSTILE
 from tests.support.pictures import png
 from tests.support.platform import Recipient
 from tests.support.processes import children
+from tests.support.rows import for_each
 from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.waiting import eventually
 
@@ -875,12 +876,12 @@ def test_a_file_s_name_is_safe_whatever_somebody_calls_it(wanted: str) -> None:
     assert not {"Cc", "Cf", "Cs", "Zl", "Zp"} & {unicodedata.category(c) for c in name}
 
 
-@pytest.mark.parametrize("wanted", HOSTILE)
+@for_each("wanted", HOSTILE)
 def test_a_hostile_name_of_a_file_is_safe(wanted: str) -> None:
     test_a_file_s_name_is_safe_whatever_somebody_calls_it.hypothesis.inner_test(wanted)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "content", "kind"),
     [
         ("a.png", png(), "image/png"),

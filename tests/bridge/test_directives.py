@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN, Directives
 from tests.support.growth import is_linear, processor_s
+from tests.support.rows import for_each
 
 PIECES = st.sampled_from(
     [
@@ -77,7 +78,7 @@ def test_nothing_is_invented_and_nothing_else_is_lost(text: str) -> None:
         assert not directives.is_silent
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "clean", "reply_to"),
     [
         ("[[reply_to_current]] Hello", "Hello", ""),
@@ -99,7 +100,7 @@ def test_tags(text: str, clean: str, reply_to: str | None) -> None:
     assert (found, directives.reply_to) == (clean, reply_to)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         *(
@@ -120,7 +121,7 @@ def test_silence(text: str) -> None:
     assert directives.is_silent
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "clean"),
     [
         ("All is done.\n\nNO_REPLY", "All is done."),

@@ -14,6 +14,7 @@ from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.notices import failed_result
 from tests.support.bridges import agent_bridge, claude_script, demo_bridge, script
+from tests.support.rows import for_each
 from tests.support.stack import message
 
 
@@ -38,7 +39,7 @@ def said(result: AgentDeliveryResult) -> str:
     return "\n".join(payload.text for payload in result.payloads)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("category", "words"),
     [
         (ErrorCategory.RETRYABLE, "The model behind main is busy right now (R). Your message"),

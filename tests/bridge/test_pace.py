@@ -21,6 +21,7 @@ from remoteclaw.events import (
 )
 from remoteclaw.protocols import BridgeCallbacks, Decision, TurnSources
 from tests.support.bridges import acp_script, agent_bridge, demo_bridge, script
+from tests.support.rows import for_each
 from tests.support.stack import message
 from tests.support.waiting import HANG_S
 
@@ -47,7 +48,7 @@ def pace_after(*steps: AgentEvent | float) -> Pace:
     return pace
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("steps", "is_overdue"),
     [
         ((59.0,), False),

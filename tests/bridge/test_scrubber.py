@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from remoteclaw.bridge.scrubber import MOST_READ, SECRET, Scrubber, secrets_of, secrets_of_agent
 from remoteclaw.config.load import parse_config
+from tests.support.rows import for_each
 
 CONFIG = parse_config(
     b"""
@@ -55,7 +56,7 @@ def shown(text: str, most: int = 500) -> str:
     return SCRUBBER.line(text, most)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "line"),
     [
         # What is declared.

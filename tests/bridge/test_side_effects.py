@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from remoteclaw.bridge.prompt import build_system_prompt
 from remoteclaw.bridge.side_effects import repeats_of, side_effects_of
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
@@ -14,6 +12,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.messages import Entry, ReplyPayload, SentTarget, SessionKey, Turn
 from remoteclaw.protocols import TurnSources
 from tests.support.bridges import demo_bridge, script
+from tests.support.rows import for_each
 from tests.support.stack import message
 
 HERE = SessionKey("main", "test", "default", "chat-1", "alice")
@@ -79,7 +78,7 @@ async def test_an_answer_that_repeats_what_a_tool_sent_here_is_not_said_again(
     assert [payload.text for payload in asked.payloads] == ["It is done."]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "record",
     [
         {**SENT, "to": "chat-2"},

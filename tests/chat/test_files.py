@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.chat.files import named_files
+from tests.support.rows import for_each
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_another_file_is_sent_only_where_its_path_is_the_whole_message(folder: P
     assert named_files(f"Read {folder}/notes.txt") == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "shot.png",

@@ -7,6 +7,7 @@ from wcwidth import wcswidth
 
 from remoteclaw.chat.paint import Look, Painter
 from remoteclaw.markdown import MarkdownStream
+from tests.support.rows import for_each
 
 PLAIN = Painter(Look(has_colours=False))
 COLOURED = Painter(Look())
@@ -88,7 +89,7 @@ def test_colours_are_only_used_where_the_terminal_has_them() -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", COLOURED.text(ANSWER, 80)) == PLAIN.text(ANSWER, 80)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("environ", "look"),
     [
         ({"TERM": "xterm-256color"}, Look()),
@@ -117,10 +118,8 @@ def test_a_link_is_one_where_the_terminal_makes_it_and_else_shows_where_it_leads
     assert PLAIN.text(link, 80) == "the change (https://a.org/c) and https://b.org"
 
 
-@pytest.mark.parametrize("painter", [PLAIN, COLOURED, LINKING])
-@pytest.mark.parametrize(
-    "text", ["{}", "`{}`", "```{}\n{}\n```", "[{}](http://a/{})", "|{}|\n|-|\n|{}|"]
-)
+@for_each("painter", [PLAIN, COLOURED, LINKING])
+@for_each("text", ["{}", "`{}`", "```{}\n{}\n```", "[{}](http://a/{})", "|{}|\n|-|\n|{}|"])
 def test_no_text_can_steer_the_terminal(painter: Painter, text: str) -> None:
     painted = painter.text(text.replace("{}", "a\x1b]0;title\x07\x1b[2J\u202eb"), 80)
 

@@ -21,6 +21,7 @@ from remoteclaw.up.supervisor import worker_command
 from tests.support.bridges import script
 from tests.support.cli import give_up, refused, run, started, without_stack
 from tests.support.command import REMOTECLAW, run_command
+from tests.support.rows import for_each
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.waiting import HANG_S, eventually, eventually_sync
@@ -224,13 +225,12 @@ def test_a_state_directory_that_cannot_be(command: list[str]) -> None:
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(
+@for_each(
     "command",
     [
         *(["doctor"], ["status"], ["send", "hi"], ["stop", "a"], ["worker"], ["sweep"]),
         ["config", "validate"],
     ],
-    ids=" ".join,
 )
 def test_looking_makes_no_state_directory(directory: Path, command: list[str]) -> None:
     without_stack(directory / "home", *command)
@@ -356,10 +356,9 @@ async def test_the_worker_command_prints_and_becomes_rq(stack: Stack) -> None:
     assert printed.startswith("+ rq worker -c workers.settings -j workers.jobs.DrainJob")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "command",
     [[], *([name] for name, command in main.commands.items() if isinstance(command, click.Group))],
-    ids=" ".join,
 )
 def test_no_summary_is_cut(directory: Path, command: list[str]) -> None:
     result = without_stack(directory, *command, "--help", COLUMNS="80")

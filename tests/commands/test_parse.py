@@ -3,9 +3,10 @@
 import pytest
 
 from remoteclaw.commands.parse import Command, parse, unescaped
+from tests.support.rows import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "command"),
     [
         ("/status", Command("status")),
@@ -23,7 +24,7 @@ def test_a_command(text: str, command: Command) -> None:
     assert parse(text) == command
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "",

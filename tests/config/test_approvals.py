@@ -8,6 +8,7 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import ChatPlace, SessionKey
+from tests.support.rows import for_each
 
 BOTS = """
 [channels.telegram]
@@ -106,7 +107,7 @@ def test_in_the_chat_itself_nobody_is_asked_elsewhere(home: Home) -> None:
     assert approvals_of(config, session("8")).chat == ChatPlace("telegram", "default", "7")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "why"),
     [
         ("[approvals]\nchat = '7'", "chat is not valid: is '7': write CHANNEL:CHAT or CHANNEL/"),

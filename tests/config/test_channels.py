@@ -16,6 +16,7 @@ from remoteclaw.config.secrets import redacted
 from remoteclaw.errors import ConfigError
 from remoteclaw.profiles import CHANNELS, Channel
 from remoteclaw.protocols import ChannelProfile
+from tests.support.rows import for_each
 
 
 class ChatAccount(TokenConfig):
@@ -62,7 +63,7 @@ def test_a_channel_without_a_token_of_its_own_has_only_its_other_accounts(home: 
     assert [*config.accounts()] == [("chat", "work")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "problem"),
     [
         (

@@ -12,6 +12,7 @@ from remoteclaw.config.model import AgentConfig
 from remoteclaw.config.model.redis import redis_address
 from remoteclaw.errors import ConfigError, StateDirectoryError
 from remoteclaw.up.agents import agent_problem, tools_problem
+from tests.support.rows import for_each
 
 
 def refusal(home: Home, text: str = "", **environment: str) -> str:
@@ -45,7 +46,7 @@ def test_an_unknown_key_names_the_nearest(home: Home, text: str, why: str) -> No
     assert why in told
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "why"),
     [
         ("[fleet]\nworkers = 0", "workers is not valid"),
@@ -71,7 +72,7 @@ def test_a_wrong_value(home: Home, text: str, why: str) -> None:
     assert why in refusal(home, text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     [
         "localhost:6379",

@@ -23,6 +23,7 @@ from remoteclaw.config.merge_patch import edited, merged
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.config.secrets import redacted
 from remoteclaw.errors import ConfigError
+from tests.support.rows import for_each
 
 COMMENTED = """\
 # What we have agreed on.
@@ -142,7 +143,7 @@ def test_whatever_changes_the_file_says_what_rfc_7396_says(
     assert tomllib.loads(result.decode()) == merged(tree, change)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         COMMENTED,

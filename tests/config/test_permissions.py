@@ -12,6 +12,7 @@ from remoteclaw.config.permissions import Rule, Ruling, decide
 from remoteclaw.events import Intent, PermissionEvent, Question
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec
+from tests.support.rows import for_each
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_edits_are_files_of_the_workspace(workspace: Path, path: str) -> None:
     assert verdict(workspace, intent, permissions="ask") == "ask"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
         "",
@@ -115,7 +116,7 @@ def test_edits_are_nothing_else(workspace: Path, path: str) -> None:
     assert verdict(workspace, intent, "Edit(/**)") == "ask"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "intent",
     [
         None,
@@ -196,7 +197,7 @@ def test_a_branch_asks_for_tools_of_other_servers(workspace: Path) -> None:
 # -- allow ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rule", "intent"),
     [
         ("Bash", bash("a; b && c")),
@@ -228,7 +229,7 @@ def test_a_rule_allows_what_it_says(workspace: Path, rule: str, intent: Intent) 
     assert verdict(workspace, intent, "Bash(other)", rule, permissions="edits") == "allow"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "command",
     [
         "git status; rm x",
@@ -265,7 +266,7 @@ def test_no_other_command_hides_behind_an_allowed_one(workspace: Path, command: 
     assert verdict(workspace, bash(command), "Bash(git status:*)") == "ask"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rule", "intent"),
     [
         ("Bash(git status)", bash("git status -s")),
@@ -301,7 +302,7 @@ def test_a_rule_allows_nothing_else(workspace: Path, rule: str, intent: Intent |
     assert verdict(workspace, intent, rule) == "ask"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rule", "why"),
     [
         ("Bsh", "is no rule: there are Bash, Bash(COMMAND)"),
@@ -337,7 +338,7 @@ def test_nothing_can_be_allowed_of_nothing() -> None:
 # -- what a refusal says --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     "intent",
     [
         bash("git push --force"),

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from remoteclaw.config.model import Config
 from remoteclaw.config.rights import BY_PEOPLE, declared, differences, fields
+from tests.support.rows import for_each
 
 #: All that agents may change, for an owner. Whoever adds to this asks: could it start a program, is
 #: it secret, does it say who may do what, does it tell an agent what to do?
@@ -28,7 +27,7 @@ AT_START = {
 }
 
 
-@pytest.mark.parametrize("path", [".".join(path) for path, _ in fields(Config)])
+@for_each("path", [".".join(path) for path, _ in fields(Config)])
 def test_every_setting_is_declared(path: str) -> None:
     field = {".".join(path): field for path, field in fields(Config)}[path]
 
@@ -85,7 +84,7 @@ def test_the_schema_says_so_too() -> None:
     assert section["needsRestart"] == "`remoteclaw up`"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "after", "found"),
     [
         ({}, {"queue": {"mode": "steer"}}, {"queue.mode": True}),

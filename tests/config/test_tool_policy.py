@@ -24,6 +24,7 @@ from remoteclaw.protocols import ChannelProfile
 from remoteclaw.tools import catalog
 from tests.support.agents import ROOT
 from tests.support.promised import PROMISED
+from tests.support.rows import for_each
 
 TOOLS = tuple(catalog.TOOLS.values())
 ALL = frozenset(catalog.TOOLS)
@@ -111,8 +112,8 @@ def test_every_profile_is_tried() -> None:
     assert set(PROFILES) == set(get_args(Profile))
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("profile", PROFILES)
+@for_each("place", PLACES)
+@for_each("profile", PROFILES)
 def test_a_profile_wherever_it_stands(profile: Profile, place: str) -> None:
     config = configured(at(place, profile=profile))
 
@@ -129,8 +130,8 @@ def test_a_denial_wherever_it_stands(place: str) -> None:
     assert why(config, OWNER, "session_status") == f'- {place}.deny has "Session_Status"'
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("profile", PROFILES)
+@for_each("place", PLACES)
+@for_each("profile", PROFILES)
 def test_an_allow_list_wherever_it_stands(profile: Profile, place: str) -> None:
     listed = at(place, allow=["group:MESSAGING", "session*", "cron_add"])
     config = configured(at("tools", profile=profile) + listed)
@@ -142,16 +143,16 @@ def test_an_allow_list_wherever_it_stands(profile: Profile, place: str) -> None:
         assert why(config, OWNER, "subagents") == f"- {place}.allow doesn't have it"
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("profile", PROFILES)
+@for_each("place", PLACES)
+@for_each("profile", PROFILES)
 def test_a_denial_wins_over_its_own_table(profile: Profile, place: str) -> None:
     table = at(place, profile=profile, allow=["*"], also_allow=["*"], deny=["group:remoteclaw"])
 
     assert allowed(configured(table), OWNER, TOOLS) == set()
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("profile", PROFILES)
+@for_each("place", PLACES)
+@for_each("profile", PROFILES)
 def test_also_allow_adds_to_the_profile_of_its_own_table(profile: Profile, place: str) -> None:
     config = configured(at(place, profile=profile, also_allow=["cron_*"]))
 
@@ -159,8 +160,8 @@ def test_also_allow_adds_to_the_profile_of_its_own_table(profile: Profile, place
     assert allowed(config, STRANGER, TOOLS).isdisjoint(CRON)
 
 
-@pytest.mark.parametrize("place", PLACES[1:])
-@pytest.mark.parametrize("profile", PROFILES)
+@for_each("place", PLACES[1:])
+@for_each("profile", PROFILES)
 def test_also_allow_adds_nothing_beyond_an_earlier_step(profile: Profile, place: str) -> None:
     outer = at("tools", profile=profile, deny=["message_send"])
     config = configured(outer + at(place, profile="minimal", also_allow=["*"]))
@@ -181,11 +182,11 @@ NO_SUBAGENT = CRON | GATEWAY | {"agents_list", "session_status", "sessions_send"
 NO_LEAF = NO_SUBAGENT | {"sessions_list", "sessions_history", "sessions_spawn", "subagents"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("depth", "max_depth", "denied"),
     [(0, 1, set()), (1, 1, NO_LEAF), (1, 2, NO_SUBAGENT), (2, 2, NO_LEAF), (9, 2, NO_LEAF)],
 )
-@pytest.mark.parametrize("profile", PROFILES)
+@for_each("profile", PROFILES)
 def test_what_subagents_may_not(
     profile: Profile, depth: int, max_depth: int, denied: set[str]
 ) -> None:
@@ -338,7 +339,7 @@ DISGUISES = [
 ]
 
 
-@pytest.mark.parametrize("disguise", DISGUISES)
+@for_each("disguise", DISGUISES)
 def test_ids_are_compared_as_they_are(disguise: str) -> None:
     config = configured(
         at("channels.slack", owners=["U012é"])
@@ -488,8 +489,8 @@ def test_an_unknown_sender_is_never_an_owner(
 # -- mistakes in the configuration ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("name", ["allow", "deny", "also_allow"])
+@for_each("place", PLACES)
+@for_each("name", ["allow", "deny", "also_allow"])
 def test_an_entry_that_no_tool_is_names_the_nearest(place: str, name: str) -> None:
     with pytest.raises(ConfigError) as error:
         configured(at(place, **{name: ["message_send", "corn_add"]}))
@@ -505,7 +506,7 @@ def test_where_none_is_near_the_groups_are_named() -> None:
         configured(at("tools", deny=["xyz*"]))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "problem"),
     [
         ("[tools]\nprofil = 'full'", "[tools] has no key 'profil'; did you mean 'profile'?"),

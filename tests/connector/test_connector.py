@@ -23,6 +23,7 @@ from remoteclaw.connector.environment import Unusable, endpoint
 from remoteclaw.gateway import limits
 from tests.support.connector import Exchange, Pipes, ScriptedGateway, answer, free_port, request
 from tests.support.mcp_gateway import TOKEN, TOOLS, McpGateway, call_id
+from tests.support.rows import for_each
 from tests.support.waiting import eventually
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -456,7 +457,7 @@ def test_a_token_in_a_file_has_to_be_private(
         assert said in ended.stderr
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("url", "where"),
     [
         (None, ("/home/me/.remoteclaw/gateways", 0)),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from remoteclaw.cron.schedule import GRACE_S, Due, Schedule
 from remoteclaw.errors import ScheduleRefused
+from tests.support.rows import for_each
 
 HOUR_MS = 3600 * 1000
 LATE_MS = GRACE_S * 1000
@@ -54,7 +55,7 @@ def answer(schedule: Schedule, after_ms: int) -> int | str:
 # -- once -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("at", "tz", "instant"),
     [
         ("2026-12-24T18:00", None, "2026-12-24T18:00Z"),
@@ -110,7 +111,7 @@ def test_intervals_never_drift(every_s: int, anchor_ms: int, passed_ms: int) -> 
 # -- by an expression -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("zone", "after", "cron", "times"),
     [
         ("America/New_York", "2026-11-20T20:00Z", "0 9 * * MON-FRI",

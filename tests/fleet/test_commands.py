@@ -10,6 +10,7 @@ from remoteclaw.config.model import QueueConfig
 from remoteclaw.fleet.commands import Command, command_of
 from remoteclaw.messages import Entry
 from remoteclaw.session.queue import next_batch
+from tests.support.rows import for_each
 from tests.support.stack import message
 
 
@@ -17,7 +18,7 @@ def command(text: str, **fields: object) -> Command | None:
     return command_of(Entry("1-0", message(text, **fields)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "word", "rest"),
     [
         ("/new", "/new", ""),
@@ -39,7 +40,7 @@ def test_a_command(text: str, word: str, rest: str) -> None:
     assert command(text) == Command("reset", word, rest)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "/newish",

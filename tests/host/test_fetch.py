@@ -10,6 +10,7 @@ from aiohttp import web
 from remoteclaw.host import fetch as fetching
 from remoteclaw.host.fetch import Address, _joined, fetch, is_public, post
 from remoteclaw.host.files import UnfitFile
+from tests.support.rows import for_each
 
 #: What must not be connected to, however it is written.
 PRIVATE = (
@@ -101,7 +102,7 @@ async def server() -> AsyncIterator[Server]:
     await runner.cleanup()
 
 
-@pytest.mark.parametrize("address", PRIVATE)
+@for_each("address", PRIVATE)
 def test_what_only_we_can_reach_is_not_public(address: str) -> None:
     assert not is_public(ipaddress.ip_address(address), 443)
 

@@ -15,6 +15,7 @@ from remoteclaw.runtimes.codex import CodexRuntime
 from remoteclaw.runtimes.codex_looking import only_looks
 from remoteclaw.runtimes.codex_turn import CodexTurn
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
+from tests.support.rows import for_each
 from tests.support.silent import SilentPipes
 
 
@@ -37,7 +38,7 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "what",
     [
         *("cat src/a.py", "cat -n a.py", "ls", "ls -la src", "pwd", "head -n 5 a.py", "wc -l a.py"),
@@ -50,7 +51,7 @@ def test_looking_around_needs_nobody(work: Path, what: str) -> None:
     assert only_looks(command(what.format(files=files), cwd=work), (work, files))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "what",
     [
         *("cat a.py | tee /var/tmp/x", "cat a.py | xargs touch x", "ls | sort -o /var/tmp/x"),

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import pytest
-
 from remoteclaw.events import Intent
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.runtimes.acp import AcpRuntime
+from tests.support.rows import for_each
 
 
 def acp_intent(name: str, call: dict[str, Any], before: dict[str, Any]) -> Intent | None:
@@ -35,7 +34,7 @@ def test_gemini_s_own_tools_are_known_by_their_ids() -> None:
 # -- opencode -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "call", "intent"),
     [
         (

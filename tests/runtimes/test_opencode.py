@@ -16,6 +16,7 @@ from remoteclaw.protocols import AgentSpec, prompt_file
 from remoteclaw.runtimes.opencode import OpencodeRuntime
 from remoteclaw.runtimes.opencode_config import ASIDE
 from tests.support.bridges import acp_script, agent_bridge
+from tests.support.rows import for_each
 from tests.support.stack import message
 from tests.support.waiting import HANG_S
 
@@ -170,8 +171,8 @@ async def test_an_agent_that_must_not_start_leaves_nothing(home: Home) -> None:
     assert [*home.runs.iterdir()] == []
 
 
-@pytest.mark.parametrize("own", [None, "allow", {"external_directory": "ask"}])
-@pytest.mark.parametrize("permissions", ["ask", "auto", "deny"])
+@for_each("own", [None, "allow", {"external_directory": "ask"}])
+@for_each("permissions", ["ask", "auto", "deny"])
 def test_opencode_shows_no_server_that_is_not_inherited(
     tmp_path: Path, permissions: str, own: Any
 ) -> None:

@@ -12,6 +12,7 @@ from remoteclaw.events import DoneEvent
 from remoteclaw.runtimes.claude_text import AnswerReading
 from remoteclaw.runtimes.claude_turn import Conversation
 from remoteclaw.runtimes.wire import UnreadableLine, count, decode
+from tests.support.rows import for_each
 
 
 def test_half_a_character_costs_that_character_alone() -> None:
@@ -41,7 +42,7 @@ def test_a_damaged_message_is_told_from_one_that_is_none(line: bytes) -> None:
         decode(line)
 
 
-@pytest.mark.parametrize("value", [None, True, "many", [], {}, float("inf"), float("nan"), -3])
+@for_each("value", [None, True, "many", [], {}, float("inf"), float("nan"), -3])
 def test_what_is_no_count_counts_nothing(value: Any) -> None:
     assert count(value) == 0
 

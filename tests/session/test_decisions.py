@@ -29,6 +29,7 @@ from remoteclaw.session.queue import (
     takes_newcomers,
     typing_pause_s,
 )
+from tests.support.rows import for_each
 from tests.support.stack import message
 
 SESSION = SessionKey.of(message("hi"), agent="main")
@@ -114,7 +115,7 @@ def test_every_entry_is_in_one_plan_and_order_is_kept(
 CROWD = [entry(1), result(2), entry(3), entry(4, "/new"), entry(5, "/new go on"), entry(6)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "busy_since_ms", "expected"),
     [
         ({"cap": 3}, 1, NextBatch(("1-0", "2-0", "3-0"))),
@@ -182,7 +183,7 @@ def test_what_may_be_interrupted_shares_no_turn_with_what_may_not(
 # -- typing ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("waiting", "settings", "now_ms", "expected"),
     [
         ([entry(100)], {}, 100, 1.0),
@@ -214,7 +215,7 @@ def heard(at_ms: int, text: str = "hi", **fields: object) -> Entry:
     return Entry(f"{at_ms}-0", message(text, **facts))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("waiting", "settings", "now_ms", "expected"),
     [
         ([heard(100)], {}, 100, 1.5),
@@ -272,7 +273,7 @@ DAMAGED = Entry("1-0", message("hi"), unreadable="it is damaged")
 OPERATOR = entry(1, "operator: new", deliver="caller", origin="operator")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("begun", "first", "expected"),
     [
         (batch(), entry(1), BatchStep.AGENT),
@@ -298,7 +299,7 @@ def test_what_a_batch_comes_to(begun: Batch, first: Entry, expected: BatchStep) 
 # -- what comes while a turn runs -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("running", "mode", "stop", "newest", "expected"),
     [
         (turn(entry(5)), "collect", "", "9-0", Reaction.NOTHING),
@@ -347,7 +348,7 @@ def test_which_turns_others_join(
     assert takes_newcomers(running, behind, queue, can_steer=can_steer) is expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("came", "expected"),
     [
         (entry(9), Newcomer.JOINS),
@@ -382,7 +383,7 @@ def test_a_turn_waits_unless_its_conversation_is_to_end(
     assert may_be_postponed(behind) is expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("left", "hints", "turns", "seconds", "is_leaving", "expected"),
     [
         (0, 0, 1, 1.0, False, Next.LINGER),

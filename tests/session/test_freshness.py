@@ -30,6 +30,7 @@ from tests.support.conversations import (
     prompts,
     talk,
 )
+from tests.support.rows import for_each
 from tests.support.stack import Stack, message, said
 
 HOUR_MS = 3_600_000
@@ -49,7 +50,7 @@ def at(text: str) -> int:
     return int(moment.timestamp() * 1000)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("daily", "last", "now", "is_stale"),
     [
         ("04:00", "2026-06-01 23:00 Europe/Berlin", "2026-06-02 03:59 Europe/Berlin", False),
@@ -80,7 +81,7 @@ def test_a_day_ends_at_its_time(daily: str, last: str, now: str, is_stale: bool)
     assert why == ("daily" if is_stale else None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "minutes", "why"),
     [
         ({}, 10_000_000, None),

@@ -10,6 +10,7 @@ from remoteclaw.session.retry import (
     PAUSES_MS,
     again_at_ms,
 )
+from tests.support.rows import for_each
 
 NOW_MS = 1_795_000_000_000
 HOURS_MS = 5 * 3_600_000
@@ -24,7 +25,7 @@ def pause_ms(category: ErrorCategory, tries: int, retry_after_ms: int | None = N
     return at_ms and at_ms - NOW_MS
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("tries", "retry_after_ms", "expected"),
     [
         (1, None, 2_400),

@@ -15,6 +15,7 @@ from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.base import Method, NoParams, Result, Tool
 from remoteclaw.tools.catalog import METHODS, TOOLS
 from tests.support.promised import PROMISED, good_params, schema_of
+from tests.support.rows import for_each
 from tests.support.schemas import VALUES, kinds
 from tests.support.stack import Stack
 
@@ -61,7 +62,7 @@ def test_the_tools_are_those_that_are_promised() -> None:
         assert not NOT_EXPOSED.search(row.tool or ""), name
 
 
-@pytest.mark.parametrize("name", TOOLS)
+@for_each("name", TOOLS)
 def test_a_tool_is_described(name: str) -> None:
     method = TOOLS[name]
     schema = schema_of(method)

@@ -7,6 +7,7 @@ import pytest
 from remoteclaw.tty.frames import Modes
 from remoteclaw.tty.input import PasteRefused, cleaned, paste, problem_of_input
 from tests.support.disguises import disguises, harmless
+from tests.support.rows import for_each
 
 FRAMED = Modes(paste=True)
 
@@ -39,14 +40,14 @@ def test_words_keep_their_signs() -> None:
     )
 
 
-@pytest.mark.parametrize("text", disguises(Path("/tmp")), ids=ascii)
+@for_each("text", disguises(Path("/tmp")))
 def test_what_could_be_a_command_is_not_typed(text: str) -> None:
     assert (problem_of_input(text) or "").endswith(
         "Type it yourself in the terminal, if you mean it."
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         *harmless(Path("/tmp")),

@@ -4,6 +4,7 @@ import pytest
 
 from remoteclaw.tty.frames import Modes
 from remoteclaw.tty.keys import NAMES, UnknownKey, encode, raw
+from tests.support.rows import for_each
 
 pytest.importorskip("pyghostty")
 
@@ -12,7 +13,7 @@ CODEX = Modes(kitty=7)
 OTHER = Modes(modify_other=2)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "legacy", "application", "kitty", "other"),
     [
         ("enter", "\r", "\r", "\r", "\r"),
@@ -77,7 +78,7 @@ def test_every_key_that_is_offered_can_be_pressed() -> None:
             assert encode(name, modes)
 
 
-@pytest.mark.parametrize("name", ["", "+", "hyper+x", "foo", "\x1b", "ctrl+", "ab", "x" * 100])
+@for_each("name", ["", "+", "hyper+x", "foo", "\x1b", "ctrl+", "ab", "x" * 100])
 def test_what_is_no_key_is_said(name: str) -> None:
     if name == "+":
         assert encode(name, LEGACY) == b"+"

@@ -2,11 +2,11 @@
 
 from html.parser import HTMLParser
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.gateway.page.html import html_of
+from tests.support.rows import for_each
 
 TAGS = {
     *("p", "h3", "h4", "h5", "h6", "pre", "code", "ul", "ol", "li", "span", "div", "table"),
@@ -91,7 +91,7 @@ def check(html: str) -> Seen:
     return seen
 
 
-@pytest.mark.parametrize("text", VECTORS)
+@for_each("text", VECTORS)
 def test_no_html_of_a_text_gets_into_the_page(text: str) -> None:
     check(html_of(text))
 
