@@ -4,7 +4,7 @@ import { OpenAsks, asksView } from "./asks.js";
 import { chatView } from "./chat.js";
 import { button, count, el, fill, heard, say } from "./dom.js";
 import { drawer } from "./drawer.js";
-import { learnOwn } from "./keys.js";
+import { learnOwn } from "./session_keys.js";
 import { later } from "./later.js";
 import { forget, notifications } from "./push.js";
 import { get, Link, post } from "./rpc.js";

@@ -2,7 +2,7 @@
 
 import { body, choices, deadline, headline, outcome } from "./cards.js";
 import { ago, button, el, fill } from "./dom.js";
-import { sessionLink } from "./keys.js";
+import { sessionLink } from "./session_keys.js";
 
 /** Only who follows a session is told of its requests, and this is about all: it looks by itself. */
 const EVERY_MS = 2000;

@@ -5,7 +5,7 @@ import { body, choices, headline } from "./cards.js";
 import { composer } from "./composer.js";
 import { conversationFrame } from "./conversation.js";
 import { el, fill, heard, id, rendered, stamp } from "./dom.js";
-import { owns } from "./keys.js";
+import { owns } from "./session_keys.js";
 import { marks } from "./marks.js";
 import { download, took, written } from "./messages.js";
 import { terminalToggle } from "./terminal_toggle.js";

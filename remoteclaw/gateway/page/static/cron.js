@@ -3,7 +3,7 @@
 import { actions, twice } from "./actions.js";
 import { ago, button, duration, el, fill, id, moment, problemLine, say, stamp } from "./dom.js";
 import { jobForm } from "./job_form.js";
-import { partsOf, sessionLink } from "./keys.js";
+import { partsOf, sessionLink } from "./session_keys.js";
 import { looking } from "./looking.js";
 import { inWords } from "./schedule.js";
 

@@ -3,7 +3,7 @@
 import { doctorPart } from "./doctor.js";
 import { count, el, id, moment, problemLine, say, size } from "./dom.js";
 import { aged, coded, kept, since, table } from "./kept.js";
-import { nameOf, sessionLink } from "./keys.js";
+import { nameOf, sessionLink } from "./session_keys.js";
 import { lettersList } from "./letters.js";
 import { looking } from "./looking.js";
 

@@ -1,7 +1,7 @@
 // The form of a cron job: its name, what the agent is told, when, and where it answers.
 
 import { button, el, id, problemLine, say } from "./dom.js";
-import { ownFirst } from "./keys.js";
+import { ownFirst } from "./session_keys.js";
 
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 /** How a schedule is written, by its kind: the label of its field, and the field. */

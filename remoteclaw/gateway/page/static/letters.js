@@ -3,7 +3,7 @@
 import { actions, twice } from "./actions.js";
 import { button, count, el, problemLine, say, stamp } from "./dom.js";
 import { kept } from "./kept.js";
-import { nameOf, sessionLink } from "./keys.js";
+import { nameOf, sessionLink } from "./session_keys.js";
 
 export function lettersList(link, look) {
   const title = el("h2", { tabindex: "-1", text: "Dead letters" });

@@ -3,7 +3,7 @@
 import { twice } from "./actions.js";
 import { archivePanel } from "./archive.js";
 import { count, dollars, duration, el, fill, moment, problemLine, say } from "./dom.js";
-import { sessionLink } from "./keys.js";
+import { sessionLink } from "./session_keys.js";
 import { tracePanel } from "./trace.js";
 
 const MODES = {

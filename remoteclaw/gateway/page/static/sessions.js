@@ -1,7 +1,7 @@
 // The list of sessions: what waits for a person first, then by activity; searched and filtered.
 
 import { ago, button, count, el, fill, id, say } from "./dom.js";
-import { nameOf, placeOf } from "./keys.js";
+import { nameOf, placeOf } from "./session_keys.js";
 
 const EVERY_MS = 5000;
 /** How long a person types on, at most, before it is looked for. */

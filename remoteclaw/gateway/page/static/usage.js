@@ -1,7 +1,7 @@
 // What turns took, and what the gateway has counted.
 
 import { button, count, dollars, duration, el, fill, problemLine, say } from "./dom.js";
-import { sessionLink } from "./keys.js";
+import { sessionLink } from "./session_keys.js";
 import { looking } from "./looking.js";
 import { get } from "./rpc.js";
 
