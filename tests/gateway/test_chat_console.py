@@ -1,31 +1,22 @@
-"""What tools send to somebody at a terminal."""
+"""What somebody at `up`'s terminal is shown: a link to the page, and what tools send."""
 
 import asyncio
-import os
-from pathlib import Path
+import re
+import urllib.request
 from typing import Any
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.methods.chats import HANDLERS
-from tests.support.agents import ROOT
 from tests.support.command import REMOTECLAW
-from tests.support.terminal import Terminal
+from tests.support.pages import OWN
+from tests.support.terminal import Terminal, env
 from tests.support.turns import ask, gateway, operator
 from tests.support.waiting import eventually
 
 
-def env(home: Home) -> dict[str, str]:
-    return {
-        "HOME": os.environ["HOME"],
-        "PATH": f"{Path(REMOTECLAW).parent}:/usr/bin:/bin",
-        "PYTHONPATH": str(ROOT),
-        "REMOTECLAW_HOME": str(home.path),
-        "REMOTECLAW__FLEET__WORKERS": "1",
-        "REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo",
-        "REMOTECLAW__GATEWAY__PORT": "0",
-    }
+LINK = r"^  page     (http://127\.0\.0\.1:\d+)/#([\w-]{32})$"
 
 
 async def send(home: Home, target: str, message: str, **params: Any) -> dict[str, Any]:
@@ -43,9 +34,20 @@ async def send(home: Home, target: str, message: str, **params: Any) -> dict[str
     return sent
 
 
-def test_a_tool_s_message_stands_beside_the_answer_that_is_being_written(home: Home) -> None:
+def log_in(url: str, code: str) -> int:
+    """Log in as the page does that a link has opened."""
+    data, headers = f'{{"code":"{code}"}}'.encode(), {"Origin": url, **OWN}
+    asked = urllib.request.Request(f"{url}/page/login", data, headers)
+    with urllib.request.urlopen(asked) as answer:
+        return int(answer.status)
+
+
+def test_its_link_logs_in_and_a_tool_s_message_stands_beside_the_answer(home: Home) -> None:
+    """The code of the link is in the terminal alone; the answer is still being written."""
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
-        terminal.see("›")
+        found = re.search(LINK, terminal.see("›"), re.MULTILINE)
+        assert found is not None, terminal.shown()
+        assert log_in(*found.groups()) == 200
         terminal.type("slow\r")
         terminal.see("\n1 2 3 4")
 
@@ -63,3 +65,4 @@ def test_a_tool_s_message_stands_beside_the_answer_that_is_being_written(home: H
 
         terminal.see("\nNo effects.")
         assert (sent["status"], "without the effect" in sent["error"]) == ("delivered", True)
+        assert [path for path in home.logs.iterdir() if found[2] in path.read_text()] == []

@@ -226,7 +226,8 @@ async def address(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     certificate, key = directory / "certificate.pem", directory / "key.pem"
     subprocess.run(
         [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"),
+            *("openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-subj", "/CN=localhost"),
+            *("-pkeyopt", "ec_paramgen_curve:prime256v1"),
             *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
             *("-keyout", str(key), "-out", str(certificate)),
         ],

@@ -118,7 +118,7 @@ MUTANTS = (
         "an up that shows no way to the page",
         before='_row("page", await page_link(supervisor.fleet, ready.gateway))',
         after="pass",
-        test="test_the_link_of_up_logs_in_and_the_first_message_is_answered",
+        test="test_its_link_logs_in_and_a_tool_s_message_stands_beside_the_answer",
     ),
     Mutant(
         "a second up that is only refused",
