@@ -15,7 +15,6 @@ from tests.support.terminal import Terminal, env
 from tests.support.turns import ask, gateway, operator
 from tests.support.waiting import eventually
 
-
 LINK = r"^  page     (http://127\.0\.0\.1:\d+)/#([\w-]{32})$"
 
 

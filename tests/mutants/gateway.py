@@ -182,7 +182,7 @@ MUTANTS = (
         "a paragraph that runs against its script",
         before="yield f'<{tag} dir=\"auto\">'",
         after='yield f"<{tag}>"',
-        test="test_dates_and_numbers_are_those_of_the_browser_and_texts_run_their_own_way",
+        test="test_a_phone_has_a_drawer_and_a_keyboard_that_comes_when_asked_for",
     ),
     Mutant(
         "a heading that leaves one out",
@@ -407,7 +407,7 @@ MUTANTS = (
         "a page that is not told which conversations are one's own",
         before="session = str(session_of(self._gateway.config(), person, None))",
         after="pass",
-        test="test_ones_own_conversation_is_written_in_wherever_it_is_gone_to_from",
+        test="test_a_session_is_found_read_looked_after_and_written_in",
     ),
     Mutant(
         "a login that any page can have done",

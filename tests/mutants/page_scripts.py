@@ -31,13 +31,13 @@ MUTANTS = (
         "a terminal's frame that is drawn without those before it",
         before="if (!isWhole && frame.since !== this.revision) {",
         after="if (false) {",
-        test="test_what_is_drawn_is_the_screen_however_its_frames_are_cut",
+        test="test_a_terminal_is_opened_by_a_person_once_and_by_no_page",
     ),
     Mutant(
         "a terminal's frame that comes late, and is drawn",
         before="if (!isWhole && frame.revision <= this.revision) return new Set();",
         after="if (!isWhole && frame.revision <= this.revision) frame.since = this.revision;",
-        test="test_what_is_drawn_is_the_screen_however_its_frames_are_cut",
+        test="test_a_terminal_is_opened_by_a_person_once_and_by_no_page",
     ),
     Mutant(
         "a terminal's link that runs in the page",

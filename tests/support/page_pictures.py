@@ -4,17 +4,19 @@ Browsers of two versions draw one page differently, so beside each picture stand
 is what a test compares.
 """
 
-import json
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.async_api import Browser, Page, expect
 
-from remoteclaw.config.home import Home
+from remoteclaw.config.load import load_config
+from remoteclaw.up.sweep import sweeping
 from tests.support.bridges import claude_script
 from tests.support.browser import DESK, PHONE, write
+from tests.support.doors import opened
 from tests.support.drawing import PICTURES
-from tests.support.up import remoteclaw, running
+from tests.support.stack import Stack
 
 ANSWER = """\
 The total is computed in **one place**, and the mail has a copy of it from before the change:
@@ -110,21 +112,20 @@ class Picture:
         (PICTURES / f"{name}.txt").write_text(self.text)
 
 
-async def page_pictures(browser: Browser, home: Home, directory: Path) -> dict[str, Picture]:
-    """Return the pictures by their names, of an `up` with a scripted agent."""
+async def page_pictures(browser: Browser, stack: Stack, directory: Path) -> dict[str, Picture]:
+    """Return the pictures by their names, of a scripted agent."""
     (work := directory / "shop").mkdir()
     command = claude_script(directory, _PROGRAM + _AGENT.replace("ANSWER", repr(ANSWER)))
-    agent = {
-        "REMOTECLAW__FLEET__WORKERS": "2",
-        "REMOTECLAW__AGENTS__MAIN__RUNTIME": "claude",
-        "REMOTECLAW__AGENTS__MAIN__WORKSPACE": str(work),
-        "REMOTECLAW__AGENTS__MAIN__COMMAND": json.dumps(command),
-    }
-    with running(home, **agent):
-        link = remoteclaw(home, "open", "--as", "ada").stdout.strip()
+    stack.configure({"runtime": "claude", "workspace": str(work), "command": list(command)})
+    for _ in range(2):
+        await stack.start_worker()
+    config = load_config(stack.home.config_file)
+    sweeps = [asyncio.create_task(one) for one in sweeping(stack.fleet, stack.home, config)]
+    async with opened(stack) as door:
+        code = await stack.fleet.logins.create("ada", "admin", 3_600_000)
         wide = await browser.new_context(viewport=DESK, locale="en-US")
         page = await wide.new_page()
-        await page.goto(link)
+        await page.goto(f"{door.url}/#{code}")
         await write(page, "Why is there no discount in the mail?")
         await expect(page.locator(".message.agent .ended")).to_be_visible()
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
@@ -147,13 +148,16 @@ async def page_pictures(browser: Browser, home: Home, directory: Path) -> dict[s
         )
         await phone.add_cookies(await wide.cookies())  # type: ignore[arg-type]
         page = await phone.new_page()
-        await page.goto(link.partition("#")[0])
+        await page.goto(door.url)
         await expect(page.get_by_role("button", name="Deny")).to_be_visible()
         # Live text and message may stand there together for a moment.
         await expect(page.get_by_text("all 31 tests pass")).to_have_count(1)
         pictures["page-request"] = await _taken(page, work)
         await wide.close()
         await phone.close()
+    for each in sweeps:
+        each.cancel()
+    await asyncio.wait(sweeps)
     return pictures
 
 

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, Page, expect
 from remoteclaw.fleet import keys
 from remoteclaw.tty.screen import Screen
 from tests.support.browser import logged_in
-from tests.support.doors import opened
+from tests.support.doors import Door, opened
 from tests.support.escapes import ESCAPES
 from tests.support.leases import begun
 from tests.support.panes import Pane, Runs, frame, pane_opened, terminal_shown
@@ -40,10 +40,65 @@ async def watched(page: Page) -> tuple[list[str], list[str]]:
     return ran, asked
 
 
+FOREIGN = """<!doctype html><title>foreign</title><iframe src="{url}/"></iframe><script>
+const told = window.told = {{}};
+const own = {{ headers: {{ "X-RemoteClaw-Page": "1" }}, credentials: "include" }};
+const post = {{ method: "POST", body: "{{}}", credentials: "include" }};
+const end = (name, made) => Promise.resolve(made).then(
+  (answer) => {{ told[name] = `answered ${{answer.status ?? answer}}`; }},
+  () => {{ told[name] = "refused"; }});
+const socket = new WebSocket("{url}/page/ws".replace("http", "ws"));
+end("socket", new Promise((yes, no) => {{
+  socket.onmessage = () => yes("open");
+  socket.onerror = no;
+}}));
+end("fetch", fetch("{url}/page/whoami", own));
+end("post", fetch("{url}/page/logout", {{ ...own, ...post }}));
+end("plain", fetch("{url}/page/logout", post));
+</script>"""
+
+
+@contextlib.asynccontextmanager
+async def foreign(url: str) -> AsyncIterator[str]:
+    """Have a page of another origin, which may be of the same site: return its port."""
+
+    async def answer(_request: http.Request) -> http.Response:
+        return http.Response(text=FOREIGN.format(url=url), content_type="text/html")
+
+    application = http.Application()
+    application.router.add_get("/", answer)
+    runner = http.AppRunner(application)
+    await runner.setup()
+    site = http.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield str(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+async def _foreign_is_refused(page: Page, door: Door) -> None:
+    async with foreign(door.url) as port:
+        for host in ("127.0.0.1", "localhost"):
+            other = await page.context.new_page()
+            await other.goto(f"http://{host}:{port}/")
+            await other.wait_for_function("Object.keys(window.told).length === 4")
+            told = await other.evaluate("window.told")
+            assert told == dict.fromkeys(("socket", "fetch", "post", "plain"), "refused")
+            framed = other.frames[-1]
+            assert framed != other.main_frame
+            await asyncio.wait_for(framed.wait_for_load_state(), 60)
+            assert "RemoteClaw" not in await framed.content()
+            await other.close()
+
+
 async def test_no_transcript_runs_anything_or_asks_for_anything(
     browser: Browser, stack: Stack
 ) -> None:
-    """As messages, as names, while it is live, and as what tools were given, in two views."""
+    """As messages, as names, while it is live, and as what tools were given, in two views. And a
+    foreign page uses no cookie and frames nothing, neither one of another port, which is the same
+    site, nor one of another name.
+    """
     assert len(VECTORS) > 140
     files = [
         {"name": each, "mime_type": "image/svg+xml", "size": 1, "blob": "f" * 32}
@@ -80,6 +135,11 @@ async def test_no_transcript_runs_anything_or_asks_for_anything(
         assert ran == []
         own = (door.url, f"ws{door.url.removeprefix('http')}", "blob:")
         assert [url for url in asked if not url.startswith(own)] == []
+
+        await _foreign_is_refused(page, door)
+        assert len(await stack.fleet.tokens.list()) == 1
+        await page.goto(door.url)
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
 
 
 async def test_nothing_that_a_program_in_a_terminal_prints_becomes_markup(
@@ -159,64 +219,3 @@ _TOLD = """() => {
   const texts = [document.title, pane.textContent, ...fields];
   return [texts.join(""), [...pane.querySelectorAll("a")].map((each) => each.href)];
 }"""
-FOREIGN = """<!doctype html><title>foreign</title><iframe src="{url}/"></iframe><script>
-const told = window.told = {{}};
-const own = {{ headers: {{ "X-RemoteClaw-Page": "1" }}, credentials: "include" }};
-const post = {{ method: "POST", body: "{{}}", credentials: "include" }};
-const end = (name, made) => Promise.resolve(made).then(
-  (answer) => {{ told[name] = `answered ${{answer.status ?? answer}}`; }},
-  () => {{ told[name] = "refused"; }});
-const socket = new WebSocket("{url}/page/ws".replace("http", "ws"));
-end("socket", new Promise((yes, no) => {{
-  socket.onmessage = () => yes("open");
-  socket.onerror = no;
-}}));
-end("fetch", fetch("{url}/page/whoami", own));
-end("post", fetch("{url}/page/logout", {{ ...own, ...post }}));
-end("plain", fetch("{url}/page/logout", post));
-</script>"""
-
-
-@contextlib.asynccontextmanager
-async def foreign(url: str) -> AsyncIterator[str]:
-    """Have a page of another origin, which may be of the same site: return its port."""
-
-    async def answer(_request: http.Request) -> http.Response:
-        return http.Response(text=FOREIGN.format(url=url), content_type="text/html")
-
-    application = http.Application()
-    application.router.add_get("/", answer)
-    runner = http.AppRunner(application)
-    await runner.setup()
-    site = http.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield str(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
-
-
-async def test_a_foreign_page_uses_no_cookie_and_frames_nothing(
-    browser: Browser, stack: Stack
-) -> None:
-    """Neither one of another port, which is the same site, nor one of another name."""
-    async with (
-        opened(stack) as door,
-        foreign(door.url) as port,
-        logged_in(browser, stack, door) as page,
-    ):
-        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
-        for host in ("127.0.0.1", "localhost"):
-            other = await page.context.new_page()
-            await other.goto(f"http://{host}:{port}/")
-            await other.wait_for_function("Object.keys(window.told).length === 4")
-            told = await other.evaluate("window.told")
-            assert told == dict.fromkeys(("socket", "fetch", "post", "plain"), "refused")
-            framed = other.frames[-1]
-            assert framed != other.main_frame
-            await asyncio.wait_for(framed.wait_for_load_state(), 60)
-            assert "RemoteClaw" not in await framed.content()
-            await other.close()
-        assert len(await stack.fleet.tokens.list()) == 1
-        await page.reload()
-        await expect(page.get_by_label("Message", exact=True)).to_be_focused()

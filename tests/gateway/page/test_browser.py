@@ -25,7 +25,6 @@ say(type='control_response', response=dict(subtype='success', request_id=asked['
     response=dict(response=f'Half of it.\n[[answered:{key}]]')))
 while not os.path.exists('GO_ON'): time.sleep(0.01)
 result('made')
-heard()
 """
 
 #: Notes in the page what goes of a turn at work.
@@ -46,7 +45,8 @@ def answers(page: Page) -> Locator:
 
 async def test_a_newcomer_writes_and_reads_the_answers(browser: Browser, stack: Stack) -> None:
     """At a desk and on a phone; a turn is stopped, files go both ways, and conversations stay
-    apart.
+    apart. Whose token is revoked reads how to log in, and so does who logs out; a new link logs in
+    where the page is open. What was told in one millisecond is all there.
     """
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
@@ -93,40 +93,32 @@ async def test_a_newcomer_writes_and_reads_the_answers(browser: Browser, stack: 
         await write(page, "three")
         await expect(own).to_have_text([re.compile("file"), re.compile("three")])
 
-
-async def test_a_new_link_logs_in_where_the_page_is_open(browser: Browser, stack: Stack) -> None:
-    """Whose token is revoked reads how to log in, and so does who logs out; what was told in one
-    millisecond is all there.
-    """
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        message = page.get_by_label("Message", exact=True)
-        await expect(message).to_be_focused()
         client = stack.fleet.scripts.client
         for number, text in enumerate(("one", "two", "three")):
             about = orjson.dumps({"from": "agent", "text": text, "files": []})
             event_id = f"1795395600000-{number}"
             await client.xadd(
-                keys.web("admin.ada"), {"kind": "message", "about": about}, id=event_id
+                keys.web("admin.bob"), {"kind": "message", "about": about}, id=event_id
             )
-        await page.reload()
-        await expect(page.locator(".message.agent .text")).to_have_text(["one", "two", "three"])
         for token in await stack.fleet.tokens.list():
             await stack.fleet.tokens.revoke(token.id)
         await expect(page.locator("main")).to_contain_text("remoteclaw open")
-        code = await stack.fleet.logins.create("ada", "admin", 3_600_000)
+        code = await stack.fleet.logins.create("bob", "admin", 3_600_000)
         await page.goto(f"{door.url}/#{code}")
-        await expect(message).to_be_focused()
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
         assert page.url == f"{door.url}/"
+        await expect(page.locator(".message.agent .text")).to_have_text(["one", "two", "three"])
         await page.get_by_role("button", name="Log out").click()
         await expect(page.locator("main")).to_contain_text("remoteclaw open")
         assert await stack.fleet.tokens.list() == []
 
 
-async def test_an_answer_beside_a_turn_ends_nothing_of_the_turn(
+async def test_an_answer_beside_a_turn_ends_nothing_of_it_and_its_questions_are_answered(
     browser: Browser, stack: Stack, directory: Path
 ) -> None:
+    """By a choice among all requests, and in own words in the chat."""
     body = WORKS_ON.replace("GO_ON", str(directory / "go on"))
-    command = list(claude_script(directory, body))
+    command = list(claude_script(directory, body + QUESTIONS))
     stack.configure({"runtime": "claude", "command": command}, queue={"mode": "aside"})
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
@@ -145,15 +137,6 @@ async def test_an_answer_beside_a_turn_ends_nothing_of_the_turn(
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
         await expect(page.locator(".live")).to_be_hidden()
 
-
-async def test_a_question_is_answered_by_a_choice_and_in_own_words(
-    browser: Browser, stack: Stack, directory: Path
-) -> None:
-    """By a choice among all requests, and in own words in the chat."""
-    command = list(claude_script(directory, QUESTIONS))
-    stack.configure({"runtime": "claude", "command": command})
-    await stack.start_worker()
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await write(page, "go")
         async with logged_in(browser, stack, door) as other:
             await other.goto(f"{door.url}/#/requests")

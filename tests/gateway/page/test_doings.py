@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, expect
 from remoteclaw.fleet import keys
 from remoteclaw.messages import SessionKey
 from tests.support.bridges import claude_script
-from tests.support.browser import PHONE, logged_in, write
+from tests.support.browser import DESK, PHONE, logged_in, write
 from tests.support.doors import Door, opened
 from tests.support.stack import Stack
 
@@ -149,7 +149,7 @@ async def test_what_tools_do_is_shown_while_they_run_and_after(
 async def test_who_reads_further_up_is_left_there_and_who_is_at_the_end_stays_there(
     browser: Browser, stack: Stack
 ) -> None:
-    """However much comes at the end, and above."""
+    """However much comes at the end, and above, where a long session has more to read."""
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await expect(page.get_by_label("Message", exact=True)).to_be_focused()
@@ -187,16 +187,14 @@ async def test_who_reads_further_up_is_left_there_and_who_is_at_the_end_stays_th
         await page.get_by_label("Message", exact=True).fill("and\n" * 9)
         await expect(reply).to_be_in_viewport()
 
-
-async def test_a_long_session_is_read_backwards(browser: Browser, stack: Stack) -> None:
-    """What one reads stays where it is while older messages come above it."""
-    accepted = await stack.append("hello")
-    lines = [
-        orjson.dumps({"role": "agent", "at": 10**12 + number, "text": f"the answer {number}"})
-        for number in range(1, 501)
-    ]
-    await stack.fleet.scripts.client.set(keys.record(accepted.session.sid), b"\n".join(lines))
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        accepted = await stack.append("hello")
+        await stack.outcome(accepted)
+        lines = [
+            orjson.dumps({"role": "agent", "at": 10**12 + number, "text": f"the answer {number}"})
+            for number in range(1, 501)
+        ]
+        await stack.fleet.scripts.client.set(keys.record(accepted.session.sid), b"\n".join(lines))
+        await page.set_viewport_size(DESK)
         await page.goto(address(door, accepted.session))
         answers = page.locator(".message.agent .text")
         await expect(answers).to_have_count(200)

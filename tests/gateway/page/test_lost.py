@@ -122,7 +122,8 @@ async def test_a_laptop_that_slept_shows_what_came_and_sends_what_was_written(
     browser: Browser, stack: Stack, network: Network
 ) -> None:
     """Its connection is open at its own end alone: the sign of life is missing. What was taken is
-    there once; who slept long sees the newest, and can read the rest.
+    there once; who slept long sees the newest, and can read the rest. A job whose answer was lost
+    is added once and run once: who presses again means the same.
     """
     async with logged_in(browser, stack, network.door) as page:
         away, message = page.locator(".status"), page.get_by_label("Message", exact=True)
@@ -159,6 +160,39 @@ async def test_a_laptop_that_slept_shows_what_came_and_sends_what_was_written(
         await shown(page, *texts, "once", *more)
         assert await accepted(stack) == 4
 
+        own = SessionKey("main", "web", "default", CHAT, CHAT)
+        scheduler = asyncio.create_task(scheduler_of(stack.fleet).run())
+        await page.goto(f"{network.door.url}/#/cron")
+        await page.get_by_role("button", name="New job").click()
+        form = page.get_by_role("form", name="New job")
+        await form.get_by_label("Name").fill("standup")
+        await form.get_by_label("What the agent is told").fill("What is new?")
+        await form.get_by_label("Minute, hour").fill("0 9 1 1 *")
+        await form.get_by_label("The conversation").select_option(str(own))
+        network.swallow("down")
+        await form.get_by_role("button", name="Add").click()
+        await eventually(cron_of(stack.fleet).jobs)
+        await expect(form.get_by_role("alert")).to_contain_text("connection was lost")
+        network.pass_on()
+        await expect(page.locator(".status")).to_be_hidden()
+        await form.get_by_role("button", name="Add").click()
+        run = page.get_by_role("button", name="Run now")
+        await expect(run).to_have_count(1)
+        assert len(await cron_of(stack.fleet).jobs()) == 1
+
+        network.swallow("down")
+        await run.click()
+        await eventually(lambda: has_accepted(stack, 5))
+        await expect(page.locator(".job").get_by_role("alert")).to_contain_text("was lost")
+        await stack.start_worker()
+        network.pass_on()
+        await expect(page.locator(".status")).to_be_hidden()
+        await run.click()
+        await expect(page.get_by_text("The run has ended")).to_be_visible()
+        await page.get_by_text("History").click()
+        await expect(page.locator(".runs li")).to_have_count(1)
+    scheduler.cancel()
+
 
 async def test_while_redis_is_away_each_tab_says_so_and_goes_on_by_itself(
     browser: Browser, stack: Stack
@@ -194,48 +228,15 @@ async def test_while_redis_is_away_each_tab_says_so_and_goes_on_by_itself(
         assert await accepted(stack) == 3
 
 
-async def test_a_job_whose_answer_was_lost_is_added_once_and_run_once(
-    browser: Browser, stack: Stack, network: Network
-) -> None:
-    """Who presses again means the same."""
-    own = SessionKey("main", "web", "default", CHAT, CHAT)
-    scheduler = asyncio.create_task(scheduler_of(stack.fleet).run())
-    async with logged_in(browser, stack, network.door) as page:
-        await page.goto(f"{network.door.url}/#/cron")
-        await page.get_by_role("button", name="New job").click()
-        form = page.get_by_role("form", name="New job")
-        await form.get_by_label("Name").fill("standup")
-        await form.get_by_label("What the agent is told").fill("What is new?")
-        await form.get_by_label("Minute, hour").fill("0 9 1 1 *")
-        await form.get_by_label("The conversation").select_option(str(own))
-        network.swallow("down")
-        await form.get_by_role("button", name="Add").click()
-        await eventually(cron_of(stack.fleet).jobs)
-        await expect(form.get_by_role("alert")).to_contain_text("connection was lost")
-        network.pass_on()
-        await expect(page.locator(".status")).to_be_hidden()
-        await form.get_by_role("button", name="Add").click()
-        run = page.get_by_role("button", name="Run now")
-        await expect(run).to_have_count(1)
-        assert len(await cron_of(stack.fleet).jobs()) == 1
-
-        network.swallow("down")
-        await run.click()
-        await eventually(lambda: accepted(stack))
-        await expect(page.locator(".job").get_by_role("alert")).to_contain_text("was lost")
-        await stack.start_worker()
-        network.pass_on()
-        await expect(page.locator(".status")).to_be_hidden()
-        await run.click()
-        await expect(page.get_by_text("The run has ended")).to_be_visible()
-        await page.get_by_text("History").click()
-        await expect(page.locator(".runs li")).to_have_count(1)
-    scheduler.cancel()
-
-
 async def test_what_is_earlier_comes_as_one_scrolls_up_and_moves_nothing(
     browser: Browser, stack: Stack
 ) -> None:
+    """Also behind a link that was followed while Redis was away: it logs in when it is back."""
+    is_away = True
+
+    async def answer(route: Route) -> None:
+        await (route.abort("connectionrefused") if is_away else route.continue_())
+
     count = 2 * chats.NEWEST + 20
     chat: Any = {"keep_ms": 600_000}
     ids = [
@@ -251,7 +252,15 @@ async def test_what_is_earlier_comes_as_one_scrolls_up_and_moves_nothing(
     about = {"message": ids[0], "emoji": "👍", "from": "agent"}
     await stack.fleet.web.add(CHAT, "reaction", about, once="", **chat)
     texts = [f"number {number}" for number in range(count)]
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+    async with opened(stack) as door:
+        context = await browser.new_context()
+        page = await context.new_page()
+        await page.route("**/page/login", answer)
+        code = await stack.fleet.logins.create("ada", "admin", 3_600_000)
+        await page.goto(f"{door.url}/#{code}")
+        await expect(page.get_by_role("status")).to_contain_text("RemoteClaw is away")
+        is_away = False
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
         await shown(page, *texts[1 - chats.NEWEST :])
         first = page.locator(".message .text").first
         await first.scroll_into_view_if_needed()
@@ -264,25 +273,6 @@ async def test_what_is_earlier_comes_as_one_scrolls_up_and_moves_nothing(
         await shown(page, *texts)
         await expect(earlier).to_be_hidden()
         await expect(page.locator(".message").first).to_contain_text("👍")
-
-
-async def test_a_link_that_is_followed_while_redis_is_away_logs_in_when_it_is_back(
-    browser: Browser, stack: Stack
-) -> None:
-    is_away = True
-
-    async def answer(route: Route) -> None:
-        await (route.abort("connectionrefused") if is_away else route.continue_())
-
-    async with opened(stack) as door:
-        context = await browser.new_context()
-        page = await context.new_page()
-        await page.route("**/page/login", answer)
-        code = await stack.fleet.logins.create("ada", "admin", 3_600_000)
-        await page.goto(f"{door.url}/#{code}")
-        await expect(page.get_by_role("status")).to_contain_text("RemoteClaw is away")
-        is_away = False
-        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
         await context.close()
 
 

@@ -22,8 +22,13 @@ async def focused(page: Page) -> str:
     return str(await page.evaluate(about))
 
 
-async def test_who_has_no_mouse_skips_goes_and_arrives(browser: Browser, stack: Stack) -> None:
-    """And what a place needs is fetched when one goes there."""
+async def test_who_has_no_mouse_arrives_and_what_is_half_written_stays_where_it_was(
+    browser: Browser, stack: Stack
+) -> None:
+    """What a place needs is fetched when one goes there. What is half written stays in its
+    conversation: through another view, another conversation and a reload, until it is sent; and
+    with who wrote it: who logs in next doesn't see it.
+    """
     names = "performance.getEntriesByType('resource').map((one) => one.name.split('/').pop())"
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         message = page.get_by_label("Message", exact=True)
@@ -45,61 +50,10 @@ async def test_who_has_no_mouse_skips_goes_and_arrives(browser: Browser, stack: 
         assert page.url.endswith("#/fleet")
         await page.go_back()
         await expect(message).to_be_focused()
+        assert "chat.js" in fetched
+        assert "session_panel.js" not in fetched
+        assert later >= {"fleet.js", "letters.js", "doctor.js", "places.css"}
 
-    assert "chat.js" in fetched
-    assert "session_panel.js" not in fetched
-    assert later >= {"fleet.js", "letters.js", "doctor.js", "places.css"}
-
-
-async def test_a_phone_has_a_drawer_and_a_keyboard_that_comes_when_asked_for(
-    browser: Browser, stack: Stack
-) -> None:
-    """The keyboard's Enter makes a line."""
-    async with opened(stack) as door, logged_in(browser, stack, door, **TOUCH) as page:
-        message = page.get_by_label("Message", exact=True)
-        await expect(page.get_by_role("heading", name="Chat with main")).to_be_visible()
-        await expect(message).not_to_be_focused()
-        async with page.expect_file_chooser() as camera:
-            await page.get_by_role("button", name="Take a picture").tap()
-        await (await camera.value).set_files(
-            {"name": "wall.png", "mimeType": "image/png", "buffer": b"\x89PNG"}
-        )
-        await expect(page.locator(".attached")).to_contain_text("wall.png")
-        await message.tap()
-        await page.keyboard.type("one")
-        await page.keyboard.press("Enter")
-        await page.keyboard.type("two")
-        await expect(message).to_have_value("one\ntwo")
-        await page.get_by_role("button", name="Send").tap()
-        await expect(page.locator(".message.own")).to_contain_text("wall.png")
-        await expect(message).not_to_be_focused()
-
-        drawer, button = page.get_by_role("complementary"), page.locator(".menu")
-        await expect(drawer).to_be_hidden()
-        await button.click()
-        await expect(button).to_have_attribute("aria-expanded", "true")
-        await expect(drawer.get_by_role("link", name="New conversation")).to_be_focused()
-        await page.keyboard.press("Escape")
-        await expect(drawer).to_be_hidden()
-        await expect(button).to_be_focused()
-        await button.click()
-        await expect(drawer.get_by_role("button", name="Log out")).to_be_visible()
-        await page.touchscreen.tap(PHONE["width"] - 10, 400)
-        await expect(drawer).to_be_hidden()
-        await button.click()
-        await drawer.get_by_role("link", name="New conversation").click()
-        await expect(drawer).to_be_hidden()
-        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-
-
-async def test_what_is_half_written_stays_in_its_conversation(
-    browser: Browser, stack: Stack
-) -> None:
-    """Through another view, another conversation and a reload, until it is sent; and with who
-    wrote it: who logs in next doesn't see it.
-    """
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        message = page.get_by_label("Message", exact=True)
         await message.fill("half of a thought")
         await page.get_by_role("link", name="Requests").click()
         await page.get_by_role("link", name="Chat", exact=True).click()
@@ -126,6 +80,59 @@ async def test_what_is_half_written_stays_in_its_conversation(
         await page.get_by_role("button", name="Log out").click()
         await expect(page.get_by_role("main")).to_contain_text("You are logged out.")
         assert await page.evaluate("sessionStorage.length") == 0
+
+
+async def test_a_phone_has_a_drawer_and_a_keyboard_that_comes_when_asked_for(
+    browser: Browser, stack: Stack
+) -> None:
+    """The keyboard's Enter makes a line. Dates and numbers are those of the browser, and texts run
+    their own way.
+    """
+    options = {**TOUCH, "locale": "de-DE"}
+    async with opened(stack) as door, logged_in(browser, stack, door, **options) as page:
+        message = page.get_by_label("Message", exact=True)
+        await expect(page.get_by_role("heading", name="Chat with main")).to_be_visible()
+        await expect(message).not_to_be_focused()
+        async with page.expect_file_chooser() as camera:
+            await page.get_by_role("button", name="Take a picture").tap()
+        await (await camera.value).set_files(
+            {"name": "wall.png", "mimeType": "image/png", "buffer": b"\x89PNG".ljust(1_500)}
+        )
+        await expect(page.locator(".attached")).to_contain_text("wall.png")
+        await expect(page.locator(".attached")).to_contain_text("1,5 KB")
+        await message.tap()
+        await page.keyboard.insert_text("مرحبا بالعالم")
+        assert await direction(message) == "rtl"
+        await page.keyboard.press("Enter")
+        await page.keyboard.type("two")
+        await expect(message).to_have_value("مرحبا بالعالم\ntwo")
+        await page.get_by_role("button", name="Send").tap()
+        own = page.locator(".message.own")
+        await expect(own).to_contain_text("wall.png")
+        await expect(message).not_to_be_focused()
+        await expect(own.locator("time")).to_have_text(re.compile(r"^\d\d:\d\d$"))
+        assert await direction(own.locator(".text p")) == "rtl"
+        assert await direction(own) == "ltr"
+
+        drawer, button = page.get_by_role("complementary"), page.locator(".menu")
+        await expect(drawer).to_be_hidden()
+        await button.click()
+        await expect(button).to_have_attribute("aria-expanded", "true")
+        await expect(drawer.get_by_role("link", name="New conversation")).to_be_focused()
+        row = drawer.get_by_role("listitem")
+        await expect(row.locator("time")).to_have_text(re.compile("Minute"))
+        assert await direction(row.locator(".title")) == "rtl"
+        await page.keyboard.press("Escape")
+        await expect(drawer).to_be_hidden()
+        await expect(button).to_be_focused()
+        await button.click()
+        await expect(drawer.get_by_role("button", name="Log out")).to_be_visible()
+        await page.touchscreen.tap(PHONE["width"] - 10, 400)
+        await expect(drawer).to_be_hidden()
+        await button.click()
+        await drawer.get_by_role("link", name="New conversation").click()
+        await expect(drawer).to_be_hidden()
+        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
 async def test_a_person_replies_reacts_and_hears_each_answer_once(
@@ -164,28 +171,6 @@ async def test_a_person_replies_reacts_and_hears_each_answer_once(
         await expect(answer.locator(".reactions")).to_have_text("👀")
         await expect(reply.locator(".quote")).to_be_visible()
         await expect(heard).to_be_empty()
-
-
-async def test_dates_and_numbers_are_those_of_the_browser_and_texts_run_their_own_way(
-    browser: Browser, stack: Stack
-) -> None:
-    async with opened(stack) as door, logged_in(browser, stack, door, locale="de-DE") as page:
-        content = b"." * 1_500
-        await page.locator("input[type=file]").set_input_files(
-            {"name": "plan.txt", "mimeType": "text/plain", "buffer": content}
-        )
-        await expect(page.locator(".attached")).to_contain_text("1,5 KB")
-        message = page.get_by_label("Message", exact=True)
-        await message.fill("مرحبا بالعالم")
-        assert await direction(message) == "rtl"
-        await message.press("Enter")
-        own = page.locator(".message.own")
-        await expect(own.locator("time")).to_have_text(re.compile(r"^\d\d:\d\d$"))
-        assert await direction(own.locator(".text p")) == "rtl"
-        assert await direction(own) == "ltr"
-        row = page.get_by_role("complementary").get_by_role("listitem")
-        await expect(row.locator("time")).to_have_text(re.compile("Minute"))
-        assert await direction(row.locator(".title")) == "rtl"
 
 
 async def direction(shown: Locator) -> str:

@@ -11,8 +11,8 @@ from remoteclaw.config.load import load_config
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.gateway.methods import HANDLERS
-from tests.support.asks import BODY, answered, open_request, put_in, put_request
-from tests.support.bridges import acp_script, claude_script
+from tests.support.asks import answered, open_request, put_in, put_request
+from tests.support.bridges import claude_script
 from tests.support.browser import PHONE, logged_in, write
 from tests.support.doors import Refused, gateway_process, opened
 from tests.support.pages import login, paged
@@ -22,12 +22,17 @@ from tests.support.turns import begin_turn
 PLAN = "1. Read the **importer**\n2. Rewrite it"
 QUESTION = "Look: Which colours?\n1. red – like fire\n2. green\n3. blue – like the sea"
 
-#: A claude that shows its plan to whoever writes, and says what comes of it.
-PLANNING = f"""
+#: A claude that shows its plan, or wants to use a tool if it is to touch something, and says what
+#: comes of it.
+ASKING = f"""
 while True:
-    echo(heard())
+    message = heard()
+    echo(message)
+    name, about = 'ExitPlanMode', dict(plan={PLAN!r})
+    if 'touch' in message['message']['content'][0]['text']:
+        name, about = 'Bash', dict(command='touch x')
     say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',
-        tool_name='ExitPlanMode', input=dict(plan={PLAN!r})))
+        tool_name=name, input=about))
     result('I hear: ' + heard('control_response')['response']['response']['behavior'])
 """
 
@@ -195,30 +200,13 @@ async def test_a_gateway_that_is_killed_costs_nothing(browser: Browser, stack: S
     assert (await stack.fleet.asks.named(request.id)).state == "answered"
 
 
-async def test_what_is_allowed_once_is_asked_for_again(
+async def test_in_the_chat_a_plan_is_markdown_and_what_is_allowed_once_is_asked_for_again(
     browser: Browser, stack: Stack, directory: Path
 ) -> None:
-    """In the chat, with the same card as among all requests."""
-    stack.configure({"runtime": "acp", "command": list(acp_script(directory, BODY))})
-    await stack.start_worker()
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        for _ in range(2):
-            await write(page, "touch x")
-            card = page.locator(".message.agent", has=page.locator(".choices"))
-            await expect(card).to_contain_text("asks to use a tool in")
-            request = await open_request(stack)
-            await card.get_by_role("button", name="Allow once").click()
-            await expect(page.locator(".message.agent").last).to_contain_text("touch x yes")
-            await expect(page.locator(".message .choices")).to_have_count(0)
-            assert await stack.fleet.asks.rules(request.session.sid) == []
-        await expect(page.get_by_text("Allowed once by ada")).to_have_count(2)
-
-
-async def test_a_plan_in_the_chat_is_markdown_also_after_a_reload(
-    browser: Browser, stack: Stack, directory: Path
-) -> None:
-    """The message and what is known of its request come apart, in either order."""
-    stack.configure({"runtime": "claude", "command": list(claude_script(directory, PLANNING))})
+    """With the same card as among all requests. The message and what is known of its request come
+    apart, in either order, and so they do after a reload.
+    """
+    stack.configure({"runtime": "claude", "command": list(claude_script(directory, ASKING))})
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await write(page, "go")
@@ -229,3 +217,16 @@ async def test_a_plan_in_the_chat_is_markdown_also_after_a_reload(
         await card.get_by_role("button", name="Go on", exact=True).click()
         await expect(page.locator(".message.agent").last).to_contain_text("I hear: allow")
         await expect(card).to_contain_text("Approved by ada")
+
+        for count in (3, 5):
+            await write(page, "touch x")
+            card = page.locator(".message.agent", has=page.locator(".choices"))
+            await expect(card).to_contain_text("asks to use Bash")
+            request = await open_request(stack)
+            await card.get_by_role("button", name="Allow once").click()
+            answers = page.locator(".message.agent")
+            await expect(answers).to_have_count(count + 1)
+            await expect(answers.last).to_contain_text("I hear: allow")
+            await expect(page.locator(".message .choices")).to_have_count(0)
+            assert await stack.fleet.asks.rules(request.session.sid) == []
+        await expect(page.get_by_text("Allowed once by ada")).to_have_count(2)

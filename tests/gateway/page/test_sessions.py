@@ -10,7 +10,7 @@ from remoteclaw.cron.schedule import Schedule
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from tests.support.asks import put_request
-from tests.support.browser import PHONE, logged_in, write
+from tests.support.browser import DESK, PHONE, logged_in, write
 from tests.support.cli import give_up
 from tests.support.doors import opened
 from tests.support.jobs import add
@@ -28,11 +28,39 @@ def row(page: Page, name: str) -> Any:
 async def test_a_session_is_found_read_looked_after_and_written_in(
     browser: Browser, stack: Stack
 ) -> None:
+    """One's own is written in wherever it is gone to from, also where no chat was open since the
+    page was loaded, which tells whose it is. On the way, its usage is shown by day, agent and
+    session.
+    """
     await stack.start_worker()
-    accepted = await put(stack, "find the leak", provider="telegram", channel_id="77", from_="77")
-    await stack.outcome(accepted)
-    await stack.outcome(await put(stack, "something else", channel_id="2"))
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await write(page, "mine")
+        await expect(page.locator(".message.agent")).to_have_count(1)
+        main = page.get_by_role("main")
+        for link in (row(page, "mine"), main.get_by_role("link", name="mine")):
+            await page.goto(f"{door.url}/#/usage")
+            await page.reload()
+            await link.click()
+            await expect(page.get_by_label("Message", exact=True)).to_be_visible()
+        await page.set_viewport_size(PHONE)
+        await page.goto(f"{door.url}/#/usage")
+        days = page.locator(".bars tbody tr")
+        await expect(days).to_have_count(7)
+        bars = days.locator(".bar")
+        widths = await bars.evaluate_all("all => all.map(one => one.style.width)")
+        assert sorted(widths) == ["0%"] * 6 + ["100%"]
+        await expect(page.get_by_role("row", name=re.compile("^main 1"))).to_be_visible()
+        await expect(main.get_by_role("link", name="mine")).to_have_count(1)
+        await page.get_by_role("button", name="30 days").click()
+        await expect(days).to_have_count(30)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+        accepted = await put(
+            stack, "find the leak", provider="telegram", channel_id="77", from_="77"
+        )
+        await stack.outcome(accepted)
+        await stack.outcome(await put(stack, "something else", channel_id="2"))
+        await page.set_viewport_size(DESK)
         await page.get_by_text("Filter").click()
         await page.get_by_label("Channel").select_option("telegram")
         await expect(row(page, "something else")).to_be_hidden()
@@ -85,9 +113,12 @@ async def test_a_session_is_found_read_looked_after_and_written_in(
     assert {reply["origin"] for reply in replies} == {"", "ada on the page: “slow”"}
 
 
-async def test_who_waits_is_listed_first_and_answered_in_the_session(
+async def test_who_waits_is_listed_first_and_a_long_list_is_extended_when_it_is_asked_for(
     browser: Browser, stack: Stack
 ) -> None:
+    """Who waits is answered in the session, too. Who reads the list keeps the place: what is still
+    there stays the same element.
+    """
     asking = await put(stack, "publish it")
     await put_request(stack, asking, tool="Bash", what="npm publish")
     newer = await put(stack, "something newer", channel_id="2")
@@ -111,13 +142,9 @@ async def test_who_waits_is_listed_first_and_answered_in_the_session(
         await expect(card.locator(".done")).to_contain_text("ada allowed it once")
         await expect(card).to_be_focused()  # who answers by keyboard goes on from there
 
-
-async def test_a_long_list_is_extended_when_it_is_asked_for(browser: Browser, stack: Stack) -> None:
-    """Who reads it keeps the place: what is still there stays the same element."""
-    for number in range(60):
-        await put(stack, f"number {number}.", channel_id=str(number))
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        rows = page.locator(".sessions li")
+        for number in range(58):
+            await put(stack, f"number {number}.", channel_id=f"c{number}")
+        await page.get_by_role("link", name="Chat", exact=True).click()
         await expect(rows).to_have_count(50)
         await page.get_by_role("button", name="Show more").click()
         await expect(rows).to_have_count(60)
@@ -156,36 +183,6 @@ async def test_names_and_words_of_others_are_text_wherever_they_are_shown(
         await page.locator(".archive").get_by_text("operator: reset").click()
         await expect(page.locator(".archive .message").first).to_contain_text(evil)
         await expect(page.locator("img")).to_have_count(0)
-
-
-async def test_ones_own_conversation_is_written_in_wherever_it_is_gone_to_from(
-    browser: Browser, stack: Stack
-) -> None:
-    """Also where no chat was open since the page was loaded, which tells whose it is. On the way,
-    its usage is shown by day, agent and session.
-    """
-    await stack.start_worker()
-    async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        await write(page, "mine")
-        await expect(page.locator(".message.agent")).to_have_count(1)
-        main = page.get_by_role("main")
-        for link in (row(page, "mine"), main.get_by_role("link", name="mine")):
-            await page.goto(f"{door.url}/#/usage")
-            await page.reload()
-            await link.click()
-            await expect(page.get_by_label("Message", exact=True)).to_be_visible()
-        await page.set_viewport_size(PHONE)
-        await page.goto(f"{door.url}/#/usage")
-        days = page.locator(".bars tbody tr")
-        await expect(days).to_have_count(7)
-        bars = days.locator(".bar")
-        widths = await bars.evaluate_all("all => all.map(one => one.style.width)")
-        assert sorted(widths) == ["0%"] * 6 + ["100%"]
-        await expect(page.get_by_role("row", name=re.compile("^main 1"))).to_be_visible()
-        await expect(main.get_by_role("link", name="mine")).to_have_count(1)
-        await page.get_by_role("button", name="30 days").click()
-        await expect(days).to_have_count(30)
-        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
 async def test_who_may_only_read_is_offered_nothing_that_changes(

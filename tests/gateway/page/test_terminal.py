@@ -30,10 +30,64 @@ def button(page: Page, name: str) -> Locator:
     return page.locator(".terminal").get_by_role("button", name=name, exact=True)
 
 
+def _random_runs(chance: random.Random) -> Runs:
+    """Return a row as programs draw it: styles, wide characters, none at all."""
+    runs: Runs = []
+    room = 40
+    while room > 4 and chance.random() < 0.7:
+        is_wide = chance.random() < 0.2
+        letters = "漢字한글" if is_wide else "abc <&>─│✻éشل"
+        text = "".join(chance.choices(letters, k=chance.randint(1, room // 4)))
+        style: dict[str, Any] = {"w": 2} if is_wide else {}
+        if chance.random() < 0.1:
+            text, style = "e\u0301", {"c": 1}
+        if chance.random() < 0.5:
+            colour = chance.choice((1, 9, 208, 244, "#00ff7f"))
+            style |= {chance.choice(("fg", "bg")): colour, chance.choice("bdivs"): 1}
+        runs.append([text, style] if style else [text])
+        room -= len(text) * (2 if is_wide else 1)
+    return runs
+
+
+async def _draws_the_screen(page: Page, pane: Pane) -> None:
+    """See that it is drawn however its frames are cut."""
+    chance = random.Random(22)
+    screen: dict[int, Runs] = {}
+    changed_at: dict[int, int] = {}
+    sent = 1
+    for revision in range(2, 200):
+        for row in chance.sample(range(8), chance.randint(0, 3)):
+            screen[row], changed_at[row] = _random_runs(chance), revision
+        if chance.random() < 0.6:  # a slow viewer is told several revisions at once
+            new = {row: runs for row, runs in screen.items() if changed_at[row] > sent}
+            pane.show(**frame(new, revision=revision, since=sent))
+            if chance.random() < 0.1:  # one that came late says nothing new
+                pane.show(**frame({0: [["old"]]}, revision=sent, since=sent - 1))
+            sent = revision
+    pane.show(**frame(screen, revision=200, since=sent, title="the last"))
+    await expect(page.locator(".tty-title")).to_have_text("the last")
+    wanted = ["".join(run[0] for run in screen.get(row, [])) for row in range(8)]
+    assert await drawn(page) == wanted
+    watched = len(pane.calls("terminals.watch"))
+    pane.screen = frame({2: [["all of it"]]}, revision=300, rows=12)
+    pane.show(**frame({0: [["lost in between"]]}, revision=299, since=250))
+    await expect(rows(page).nth(2)).to_have_text("all of it")
+    assert await drawn(page) == ["", "", "all of it", *[""] * 9]
+    assert len(pane.calls("terminals.watch")) == watched + 1
+
+
+async def drawn(page: Page) -> list[str]:
+    """Return the rows as they are drawn, once they are."""
+    await page.evaluate("new Promise(requestAnimationFrame)")
+    return [each.rstrip() for each in await rows(page).all_text_contents()]
+
+
 async def test_a_terminal_is_opened_by_a_person_once_and_by_no_page(
     browser: Browser, stack: Stack
 ) -> None:
-    """Neither by a second click, nor by a page that is loaded again while it is live or parked."""
+    """Neither by a second click, nor by a page that is loaded again while it is live or parked.
+    What is drawn is the screen, and a frame without the ones before it has everything sent again.
+    """
     pane = Pane()
     pane.may_open.clear()
     async with pane_opened(stack, pane) as door, logged_in(browser, stack, door) as page:
@@ -75,63 +129,10 @@ async def test_a_terminal_is_opened_by_a_person_once_and_by_no_page(
         await expect(state).to_have_text("Starting")
         assert len(pane.calls("terminals.open")) == 2
 
-
-def _random_runs(chance: random.Random) -> Runs:
-    """Return a row as programs draw it: styles, wide characters, none at all."""
-    runs: Runs = []
-    room = 40
-    while room > 4 and chance.random() < 0.7:
-        is_wide = chance.random() < 0.2
-        letters = "漢字한글" if is_wide else "abc <&>─│✻éشل"
-        text = "".join(chance.choices(letters, k=chance.randint(1, room // 4)))
-        style: dict[str, Any] = {"w": 2} if is_wide else {}
-        if chance.random() < 0.1:
-            text, style = "e\u0301", {"c": 1}
-        if chance.random() < 0.5:
-            colour = chance.choice((1, 9, 208, 244, "#00ff7f"))
-            style |= {chance.choice(("fg", "bg")): colour, chance.choice("bdivs"): 1}
-        runs.append([text, style] if style else [text])
-        room -= len(text) * (2 if is_wide else 1)
-    return runs
-
-
-async def test_what_is_drawn_is_the_screen_however_its_frames_are_cut(
-    browser: Browser, stack: Stack
-) -> None:
-    """And a frame without the ones before it has everything sent again."""
-    pane = Pane()
-    pane.live()
-    chance = random.Random(22)
-    screen: dict[int, Runs] = {}
-    changed_at: dict[int, int] = {}
-    async with pane_opened(stack, pane) as door, logged_in(browser, stack, door) as page:
-        await terminal_shown(page)
-        sent = 1
-        for revision in range(2, 200):
-            for row in chance.sample(range(8), chance.randint(0, 3)):
-                screen[row], changed_at[row] = _random_runs(chance), revision
-            if chance.random() < 0.6:  # a slow viewer is told several revisions at once
-                new = {row: runs for row, runs in screen.items() if changed_at[row] > sent}
-                pane.show(**frame(new, revision=revision, since=sent))
-                if chance.random() < 0.1:  # one that came late says nothing new
-                    pane.show(**frame({0: [["old"]]}, revision=sent, since=sent - 1))
-                sent = revision
-        pane.show(**frame(screen, revision=200, since=sent, title="the last"))
-        await expect(page.locator(".tty-title")).to_have_text("the last")
-        wanted = ["".join(run[0] for run in screen.get(row, [])) for row in range(8)]
-        assert await drawn(page) == wanted
-        watched = len(pane.calls("terminals.watch"))
-        pane.screen = frame({2: [["all of it"]]}, revision=300, rows=12)
-        pane.show(**frame({0: [["lost in between"]]}, revision=299, since=250))
-        await expect(rows(page).nth(2)).to_have_text("all of it")
-        assert await drawn(page) == ["", "", "all of it", *[""] * 9]
-        assert len(pane.calls("terminals.watch")) == watched + 1
-
-
-async def drawn(page: Page) -> list[str]:
-    """Return the rows as they are drawn, once they are."""
-    await page.evaluate("new Promise(requestAnimationFrame)")
-    return [each.rstrip() for each in await rows(page).all_text_contents()]
+        pane.live()
+        await expect(state).to_have_text("Live · waits for you to write")
+        await eventually(lambda: pane.viewers)
+        await _draws_the_screen(page, pane)
 
 
 async def test_who_may_not_type_is_offered_nothing_to_type_with(

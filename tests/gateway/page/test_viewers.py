@@ -1,4 +1,7 @@
-"""Many see one terminal, some in real pages: what one types is there, and nothing else."""
+"""The page, the gateway, a holder and a program in a real pseudo-terminal, together.
+
+Many see one terminal, some in real pages: what one types is there, and nothing else.
+"""
 
 import asyncio
 import contextlib
@@ -7,8 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Locator, Page, expect
 
+from remoteclaw.fleet.terminal_state import Held
 from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.tty.screen import Screen as Emulator
 from tests.support.browser import logged_in
@@ -20,7 +24,10 @@ from tests.support.stack import Stack
 from tests.support.waiting import eventually
 from tests.support.watched import Screen, watching
 
-TYPED = ("quiz", "flood", "hello")
+#: What is typed: before a gateway is restarted and behind it, and when more watch.
+BEFORE, TYPED = ("hi", "half a line"), ("quiz", "flood", "hello")
+#: One of the lines that the program floods with.
+LINE = re.compile(r"^line \d+$")
 #: All that has stood behind the prompt since then, also for a moment.
 _NOTES_PROMPTS = """() => {
   const box = document.querySelector(".tty-lines"), seen = window.seen = new Set();
@@ -86,23 +93,94 @@ async def attack(door: Door, token: str, client: RpcClient, sid: str) -> None:
                 await other.closed()
 
 
-async def test_all_see_the_same_and_only_what_was_typed(browser: Browser, stack: Stack) -> None:
-    """One comes late, one is slow, one is hostile, and the program asks the terminal much."""
+def button(page: Page, name: str) -> Locator:
+    return page.locator(".terminal").get_by_role("button", name=name, exact=True)
+
+
+def screen(page: Page) -> Locator:
+    return page.locator(".tty-lines")
+
+
+async def _one_types(page: Page, other: Page) -> None:
+    await button(page, "Take control").click()
+    await expect(page.locator(".tty-people")).to_have_text("You type · 2 watch")
+    await expect(other.locator(".tty-people")).to_have_text("ada types · 2 watch")
+    await page.keyboard.type("hi")
+    await page.keyboard.press("Enter")
+    for each in (page, other):
+        await expect(screen(each)).to_contain_text("You said hi.")
+    await page.keyboard.type("half a")
+    await expect(screen(other)).to_contain_text("> half a")
+
+
+async def _goes_on(page: Page, other: Page) -> None:
+    await expect(page.locator(".tty-people")).to_contain_text("You type")
+    await page.locator(".tty-screen").click()
+    await page.keyboard.type(" line")
+    await page.keyboard.press("Enter")
+    for each in (page, other):
+        await expect(screen(each)).to_contain_text("You said half a line.")
+
+
+async def _another_takes_over(page: Page, other: Page) -> None:
+    await button(other, "Take control from ada").click()
+    await expect(page.locator(".tty-people")).to_contain_text("bob types")
+    await other.locator(".tty-screen").click()
+    await other.keyboard.type("flood")
+    await other.keyboard.press("Enter")
+    await expect(screen(page)).not_to_contain_text("You said hello.")
+    await expect(screen(page)).to_contain_text("You said flood.")
+    wanted = await screen(other).inner_text()
+    await expect(screen(page)).to_have_text(wanted, use_inner_text=True)
+    await other.locator(".tty-scroller").hover()
+    await other.mouse.wheel(0, -100)
+    await expect(other.locator(".tty-past .tty-row").last).to_have_text(LINE)
+    await button(other, "Back to now ↓").click()
+    await button(other, "Give back").click()
+    await expect(page.locator(".tty-people")).to_contain_text("Nobody types · ")
+
+
+async def test_all_see_the_same_and_only_what_was_typed(
+    browser: Browser, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway is restarted: nobody presses anything for it, the pages come back, and the
+    keyboard with them. Then one comes late, one is slow, one is hostile, and the program asks the
+    terminal much.
+    """
+    async with held_terminal(stack) as held, contextlib.AsyncExitStack() as pages:
+        async with opened(stack) as door:
+            monkeypatch.setenv("REMOTECLAW__GATEWAY__PORT", str(door.port))
+            page = await pages.enter_async_context(logged_in(browser, stack, door))
+            other = await pages.enter_async_context(logged_in(browser, stack, door, name="bob"))
+            for each in (page, other):
+                await session_shown(each, door, held.session)
+                await each.evaluate(_NOTES_PROMPTS)
+            await _one_types(page, other)
+        await expect(other.locator(".tty-state")).to_contain_text("Connection lost")
+        await expect(screen(other)).to_contain_text("> half a")
+
+        async with opened(stack) as door:
+            await _goes_on(page, other)
+            seen = await _many_watch(stack, door, held, page, other)
+            await _another_takes_over(page, other)
+        heard = Path(f"{held.place.files}/notes.read").read_bytes()
+    every = (*BEFORE, *TYPED, "flood")
+    assert seen <= {text[:length] for text in every for length in range(len(text) + 1)}
+    assert ANSWER.sub(b"", heard) == b"".join(f"{text}\r".encode() for text in every)
+    alone = Emulator(80, 24).feed(QUERIES.encode())
+    kinds = re.sub(rb"\d+", b"0", alone)
+    assert re.sub(rb"\d+", b"0", b"".join(ANSWER.findall(heard))) == kinds * (len(TYPED) + 1)
+
+
+async def _many_watch(stack: Stack, door: Door, held: Held, first: Page, other: Page) -> set[str]:
+    """Have more watch, also by other means; return all that has stood behind the prompt."""
     token = own_token(stack)
     seen: set[str] = set()
-    async with (
-        held_terminal(stack) as held,
-        opened(stack) as door,
-        contextlib.AsyncExitStack() as stacked,
-    ):
+    async with contextlib.AsyncExitStack() as stacked:
         enter = stacked.enter_async_context
-        first = await enter(logged_in(browser, stack, door))
-        other = await enter(logged_in(browser, stack, door, name="bob"))
-        beside = [await page.context.new_page() for page in (first, other)]
-        pages: list[Page] = [first, other, *beside]
-        for page in pages:
-            await session_shown(page, door, held.session)
-            await page.evaluate(_NOTES_PROMPTS)
+        beside = await first.context.new_page()
+        await session_shown(beside, door, held.session)
+        await beside.evaluate(_NOTES_PROMPTS)
         viewers = [await enter(watching(door, token, held.sid)) for _ in range(9)]
         hostile, late = viewers.pop(), None
         asleep = await enter(slow(door, token, held.sid))
@@ -113,7 +191,6 @@ async def test_all_see_the_same_and_only_what_was_typed(browser: Browser, stack:
             tasks.append(asyncio.create_task(read(stream)))
         stacked.callback(lambda: [task.cancel() for task in tasks])
         await first.bring_to_front()
-        await first.get_by_role("button", name="Take control").click()
         for text in TYPED:
             await first.locator(".tty-screen").click()
             await first.keyboard.type(text)
@@ -131,15 +208,10 @@ async def test_all_see_the_same_and_only_what_was_typed(browser: Browser, stack:
         await asleep.until("You said hello.")
         assert asleep.text == rows
         assert max(len(each.frames) for each in (*viewers, asleep)) < 500  # of 30,000 lines
-        for page in pages:
+        for page in (first, other, beside):
             drawn = page.locator(".tty-lines")
             await expect(drawn).to_contain_text("You said hello.")
             texts = await page.locator(".tty-lines .tty-row").all_text_contents()
             assert "\n".join(each.rstrip() for each in texts).rstrip() == rows
             seen |= set(await page.evaluate("[...seen]"))
-        heard = Path(f"{held.place.files}/notes.read").read_bytes()
-    assert seen <= {text[:length] for text in TYPED for length in range(len(text) + 1)}
-    assert ANSWER.sub(b"", heard) == b"".join(f"{text}\r".encode() for text in TYPED)
-    alone = Emulator(80, 24).feed(QUERIES.encode())
-    kinds = re.sub(rb"\d+", b"0", alone)
-    assert re.sub(rb"\d+", b"0", b"".join(ANSWER.findall(heard))) == kinds * len(TYPED)
+    return seen
