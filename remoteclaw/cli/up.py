@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from remoteclaw.chat.app import Chat
     from remoteclaw.config.home import Home
     from remoteclaw.config.model import Config
+    from remoteclaw.up.supervisor import Supervisor
 
 
 @click.command()
@@ -68,14 +69,20 @@ def up(
         found = None
     if workspace or runtime:
         config = _remembered(name, workspace, runtime)
-    configure_logging(home.logs / "up.log" if with_console else None)
+    log = home.logs / "up.log" if with_console else None
     if with_console and (pid := running_pid(home)) is not None:
+        configure_logging(log)
         echo_words(
             f"RemoteClaw already runs in {home.path} (process {pid}): this is the chat with it."
         )
         asyncio.run(_join(home, name))
     else:
-        asyncio.run(_up(home, config, name, project=found, with_console=with_console))
+        from remoteclaw.up.supervisor import Supervisor
+
+        supervisor = Supervisor(home, config)
+        supervisor.begin()
+        configure_logging(log)
+        asyncio.run(_up(supervisor, home, config, name, project=found, with_console=with_console))
 
 
 def _project(home: "Home") -> Path | None:
@@ -120,16 +127,20 @@ async def _join(home: "Home", agent: str) -> None:
 
 
 async def _up(
-    home: "Home", config: "Config", agent: str, *, project: Path | None, with_console: bool
+    supervisor: "Supervisor",
+    home: "Home",
+    config: "Config",
+    agent: str,
+    *,
+    project: Path | None,
+    with_console: bool,
 ) -> None:
     from remoteclaw.holder.runs import terminals
     from remoteclaw.up.agents import agent_problem, introduction, rules_problem, tools_problem
     from remoteclaw.up.doctor import hooks_problem
-    from remoteclaw.up.supervisor import Supervisor
 
     if problem := hooks_problem(config.hooks):  # else workers would end one after the other
         raise ConfigError(problem)
-    supervisor = Supervisor(home, config)
     leave = leave_event()
     echo_words(f"RemoteClaw {__version__}, state in {home.path}")
     for what, words in introduction(home, agent, config.agents[agent]):

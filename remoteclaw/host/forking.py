@@ -7,6 +7,7 @@ ends, and the server ends with the process that started it.
 
 import asyncio
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
@@ -24,6 +25,10 @@ from remoteclaw.host.process import die_with_parent, open_log, spawn, stop
 
 #: The largest order, in bytes: what a kernel lets through by default.
 MOST_BYTES = 200_000
+#: How many descriptors a program may be given, its streams included.
+MOST_GIVEN = 8
+#: The name of a process in `top`.
+_COMM = Path("/proc/self/comm")
 #: How long a server may take to end, in seconds.
 PATIENCE_S = 1.0
 
@@ -46,6 +51,7 @@ def fork(
 ) -> socket.socket:
     """Make a server run `python -m MODULE ARGUMENTS` in this directory.
 
+    The streams, and what else it gets, are its descriptors from 0 on.
     The socket that is returned says its process id, and later its exit status or minus its signal.
     It ends without them if the server ends.
     """
@@ -87,13 +93,44 @@ class ForkServer:
     def __init__(self, *modules: str, log: Path) -> None:
         self._modules = modules
         self._log = log
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | Forked | None = None
         self._orders: socket.socket | None = None
+        self._begun: tuple[socket.socket, int] | None = None
         self._starting = asyncio.Lock()
+
+    def begin(self) -> None:
+        """Load the modules, and have the first one be a fork of this process, which shares them.
+
+        Only before this process has a thread, a loop or a connection.
+        """
+        _load(self._modules)
+        owner = os.getpid()
+        self._orders, orders = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        told, answer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        nothing, file = os.open(os.devnull, os.O_RDONLY), open_log(self._log)
+        given = [nothing, file, file, orders.fileno(), answer.fileno()]
+
+        def be() -> None:
+            die_with_parent(owner)
+            if not sys.flags.safe_path:
+                del sys.path[0]  # as -P does
+            _become(os.environ.copy(), os.getcwd(), given)
+            _be_server(3)
+
+        if not (pid := os.fork()):
+            run_and_end(be)
+        for descriptor in (nothing, file):
+            os.close(descriptor)
+        orders.close()
+        answer.close()
+        told.setblocking(False)
+        self._begun = told, pid
 
     async def start(self) -> socket.socket:
         """Start it unless it runs; return where it takes orders. It loads its modules meanwhile."""
         async with self._starting:
+            if self._begun:
+                self._process, self._begun = Forked(*self._begun), None
             if (
                 self._orders is None
                 or self._process is None
@@ -111,12 +148,23 @@ class ForkServer:
                     )
             return self._orders
 
-    async def fork(self, module: str, *arguments: str, env: Mapping[str, str], log: Path) -> Forked:
-        """Run `python -m MODULE ARGUMENTS`; what it prints is appended to `log`."""
+    async def fork(
+        self,
+        module: str,
+        *arguments: str,
+        env: Mapping[str, str],
+        log: Path,
+        sockets: Sequence[socket.socket] = (),
+    ) -> Forked:
+        """Run `python -m MODULE ARGUMENTS`; what it prints is appended to `log`.
+
+        The sockets are its descriptors from 3 on.
+        """
         server = await self.start()
         nothing, file = os.open(os.devnull, os.O_RDONLY), open_log(log)
         try:
-            told = fork(server, module, arguments, env=env, streams=[nothing, file, file])
+            streams = [nothing, file, file, *(each.fileno() for each in sockets)]
+            told = fork(server, module, arguments, env=env, streams=streams)
         finally:
             os.close(nothing)
             os.close(file)
@@ -145,19 +193,18 @@ def _serve(orders: socket.socket) -> list[str]:
     signal.signal(signal.SIGCHLD, reap)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what it has forked is given time to end
     while True:
-        order, descriptors, _, _ = socket.recv_fds(orders, MOST_BYTES, 4)
+        order, descriptors, _, _ = socket.recv_fds(orders, MOST_BYTES, 1 + MOST_GIVEN)
         if not order:
             return []
         answer, *streams = descriptors
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # before it is noted
         if not (pid := os.fork()):
             die_with_parent(server)
-            orders.close()
-            for other in told.values():
-                os.close(other)
             argv, env, directory = json.loads(order)
-            _become(env, directory, streams)
-            _tell(answer, os.getpid())  # signals reach it from now on
+            _become(env, directory, [*streams, answer])
+            _COMM.write_text([*argv, ""][1])
+            _tell(len(streams), os.getpid())  # signals reach it from now on
+            orders.detach()
             return list(argv)
         told[pid] = answer
         for descriptor in streams:
@@ -172,15 +219,22 @@ def _tell(answer: int, number: int) -> None:
     os.close(answer)
 
 
-def _become(env: Mapping[str, str], directory: str, streams: Sequence[int]) -> None:
-    """Make this process a program's own: signals, streams, environment and directory."""
+def _become(env: Mapping[str, str], directory: str, given: Sequence[int]) -> None:
+    """Make this process a program's own: signals, environment and directory.
+
+    Of the descriptors it has those that it is given, from 0 on.
+    """
     os.setpgid(0, 0)  # a Ctrl-C at the terminal does not reach it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-        os.close(stream)
+    beyond = len(given)
+    for number, each in enumerate([fcntl.fcntl(each, fcntl.F_DUPFD, beyond) for each in given]):
+        os.dup2(each, number)
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # that of the list itself
+            if number >= beyond:
+                os.close(number)
     os.environ.clear()
     os.environ.update(env)
     time.tzset()
@@ -190,19 +244,23 @@ def _become(env: Mapping[str, str], directory: str, streams: Sequence[int]) -> N
     ]
 
 
-def _main() -> None:
-    with socket.socket(fileno=int(sys.argv[1])) as orders:
-        gc.disable()
-        for module in sys.argv[2:]:
-            importlib.import_module(module)
-        gc.enable()
-        gc.collect()
-        gc.freeze()  # what the collector never looks at is never copied
-        sys.argv = _serve(orders)
+def _load(modules: Sequence[str]) -> None:
+    gc.disable()
+    for module in modules:
+        importlib.import_module(module)
+    gc.enable()
+    gc.collect()
+    gc.freeze()  # what the collector never looks at is never copied
+
+
+def _be_server(orders: int) -> None:
+    """Be the server, and in a fork what that one is to run."""
+    _COMM.write_text("fork server")
+    sys.argv = _serve(socket.socket(fileno=orders))
     if sys.argv:
-        module = sys.argv[0]
-        run_and_end(lambda: runpy.run_module(module, run_name="__main__", alter_sys=True))
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    _main()
+    _load(sys.argv[2:])
+    run_and_end(lambda: _be_server(int(sys.argv[1])))

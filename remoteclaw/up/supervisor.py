@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -28,7 +27,7 @@ from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.holder.runs import holders_ended, remove_dead_runs
 from remoteclaw.host.forking import Forked, ForkServer
 from remoteclaw.host.logs import rotate_logs
-from remoteclaw.host.process import end_orphans, end_strays, is_alive, spawn, stop
+from remoteclaw.host.process import end_orphans, end_strays, is_alive, stop
 from remoteclaw.session.launch import LIFELINE, UP_PREFIX
 from remoteclaw.up.embedded import EmbeddedRedis
 from remoteclaw.up.lock import locked
@@ -53,12 +52,14 @@ WORKER = (
     *("worker", "-c", "workers.settings", "-j", "workers.jobs.DrainJob"),
     *("--job-monitoring-interval", "3600"),
 )
-#: What workers load, but for their settings, which are read by each.
+#: What workers and the gateway load, but for workers' settings, which are read by each.
 LOADED = (
     "rq.cli",
+    "remoteclaw.cli",
     "remoteclaw.config.reload",
     "remoteclaw.fleet.fitness",
     "remoteclaw.fleet.workers",
+    "remoteclaw.gateway.server",
     "remoteclaw.session.drain",
 )
 
@@ -75,15 +76,10 @@ def worker_command() -> list[str]:
 def gateway_command(sockets: Sequence[socket.socket]) -> list[str]:
     """Return the command of a gateway that answers on sockets which it inherits.
 
-    -P, so that no file of the directory in which `up` was started is taken for a module.
+    -P, so that no file of the directory in which it is started is taken for a module.
     """
     argv = [sys.executable, "-P", "-m", "remoteclaw.cli", "gateway"]
     return [*argv, *(f"--socket={listening.fileno()}" for listening in sockets)]
-
-
-def channels_command() -> list[str]:
-    """Return the command of the process that runs the accounts on chat platforms."""
-    return [sys.executable, "-P", "-m", "remoteclaw.cli", "channel", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +103,15 @@ class Supervisor:
         self.fleet = Fleet.open(home.redis_url(config), memory_limit=config.redis.memory_limit)
         self._forks = ForkServer(*LOADED, log=home.logs / "workers.log")
         self._workers: dict[int, Forked] = {}
-        self._gateway: asyncio.subprocess.Process | None = None
-        self._channels: asyncio.subprocess.Process | None = None
+        self._gateway: Forked | None = None
+        self._channels: Forked | None = None
         self._redis: EmbeddedRedis | None = None
         self._lifeline: int | None = None
         self._is_ready = asyncio.Event()
+
+    def begin(self) -> None:
+        """Fork what forks workers and the gateway, before there is a loop: the start is shorter."""
+        self._forks.begin()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Ready]:
@@ -243,12 +243,12 @@ class Supervisor:
         env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path)}
 
         async def run() -> int:
-            self._gateway = await spawn(
-                gateway_command(sockets),
+            self._gateway = await self._forks.fork(
+                "remoteclaw.cli",
+                *("gateway", "--socket=3", "--socket=4"),
                 env=env,
                 log=self._gateway_log,
-                death_signal=signal.SIGKILL,
-                keep=[listening.fileno() for listening in sockets],
+                sockets=sockets,
             )
             return await self._gateway.wait()
 
@@ -263,11 +263,9 @@ class Supervisor:
         async def run() -> int:
             while not config().accounts():  # noqa: ASYNC110 - a file tells nobody that it changed
                 await asyncio.sleep(LOOK_S)
-            self._channels = await spawn(
-                channels_command(),
-                env=env,
-                log=self._home.logs / "channels.log",
-                death_signal=signal.SIGKILL,
+            log = self._home.logs / "channels.log"
+            self._channels = await self._forks.fork(
+                "remoteclaw.cli", "channel", "run", env=env, log=log
             )
             return await self._channels.wait()
 
@@ -310,9 +308,7 @@ class Supervisor:
             await self._redis.stop()
 
 
-def _require_running(
-    name: str, process: asyncio.subprocess.Process | Forked | None, printed: Path
-) -> None:
+def _require_running(name: str, process: Forked | None, printed: Path) -> None:
     """Raise `RemoteClawError` with the last line that an ended process printed."""
     if process is None or process.returncode is None:
         return

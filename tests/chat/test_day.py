@@ -17,7 +17,7 @@ from tests.support.command import REMOTECLAW
 from tests.support.day import EXPLAINED, SIGN, at_rest, day_agent, whole_words
 from tests.support.pictures import png
 from tests.support.terminal import Terminal, env
-from tests.support.up import workers_of
+from tests.support.up import parts_of
 
 #: The looks of text, and those without a colour: bold are the words of a search, reversed a choice.
 LOOKS = re.compile(rb"\x1b\[([0-9;]*)m")
@@ -197,7 +197,7 @@ class Day:
         before = {words: screen.words().count(words) for words in (said.waits, said.done)}
         screen.type(f"{said.wait}\r")
         screen.see_words(said.waits, before[said.waits] + 1)
-        (worker,) = workers_of(screen.pid)
+        (worker,) = parts_of(screen.pid, "worker")
         os.kill(worker, signal.SIGKILL)
         self.let("wait")
         self.let("meanwhile")

@@ -21,6 +21,33 @@ assert os.getpgid(0) == os.getpid()
 sys.exit(3)
 """
 
+OWNER = """
+import asyncio, colorsys, os, sys
+from pathlib import Path
+from remoteclaw.host.forking import ForkServer
+
+here = Path(__file__).parent
+(here / "more").mkdir()
+(here / "more/report.py").write_text(
+    "import colorsys, importlib.util, os, pathlib\\n"
+    "given = [fd for fd in range(99) if os.path.exists(f'/proc/self/fd/{fd}')]\\n"
+    "name = pathlib.Path('/proc/self/comm').read_text().strip()\\n"
+    "print(colorsys.owner, given, name, importlib.util.find_spec('owner'), sep=', ')"
+)
+colorsys.owner = "of the owner"
+forks = ForkServer("colorsys", log=here / "log")
+forks.begin()
+
+async def fork():
+    env = {"PYTHONPATH": str(here / "more")}
+    with open(__file__) as file:
+        forked = await forks.fork("report", "report", env=env, log=here / "log", sockets=[file])
+    assert await forked.wait() == 0
+    await forks.end()
+
+asyncio.run(fork())
+"""
+
 
 @contextlib.asynccontextmanager
 async def server(directory: Path, *modules: str) -> AsyncIterator[ForkServer]:
@@ -91,6 +118,17 @@ async def test_a_server_ends_with_its_owner_and_ignores_other_signals(directory:
 
     assert not is_alive(owner)
     await eventually(lambda: not is_alive(forked.pid or 0))
+
+
+async def test_the_first_server_may_be_a_fork_of_its_owner(directory: Path) -> None:
+    """It has what its owner has loaded, but no file of it and none of its directory's modules."""
+    (directory / "owner.py").write_text(OWNER)
+    (directory / "log").touch()
+
+    owner = await asyncio.create_subprocess_exec(sys.executable, directory / "owner.py")
+
+    assert await owner.wait() == 0
+    assert (directory / "log").read_text() == "of the owner, [0, 1, 2, 3], report, None\n"
 
 
 async def test_a_forked_worker_loads_nothing_but_its_own_modules(

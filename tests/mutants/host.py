@@ -130,6 +130,24 @@ MUTANTS = (
         test="test_what_was_forked_ends_with_a_server_that_is_killed_and_another_one_is_started",
     ),
     Mutant(
+        "a fork that keeps what it isn't given",
+        before="if number >= beyond:",
+        after="if False:",
+        test="test_the_first_server_may_be_a_fork_of_its_owner",
+    ),
+    Mutant(
+        "a fork server that takes its owner's files for modules",
+        before="del sys.path[0]",
+        after="pass",
+        test="test_the_first_server_may_be_a_fork_of_its_owner",
+    ),
+    Mutant(
+        "a fork server that its owner doesn't fork",
+        before="self._begun = told, pid",
+        after="pass",
+        test="test_the_first_server_may_be_a_fork_of_its_owner",
+    ),
+    Mutant(
         "a fork server that a signal to all ends",
         before="signal.signal(signal.SIGTERM, signal.SIG_IGN)",
         after="pass",

@@ -54,21 +54,30 @@ def command_line(pid: int) -> str:
         return ""
 
 
+def fork_server_of(up_pid: int) -> int:
+    """Return the process id of the server that forks the parts of an `up`."""
+    (found,) = _named("fork server", children(up_pid))
+    return found
+
+
+def parts_of(up_pid: int, name: str) -> list[int]:
+    """Return the process ids of an `up`'s parts of a name: `worker`, `gateway` or `channel`."""
+    return _named(name, children(fork_server_of(up_pid)))
+
+
 def gateway_of(up_pid: int) -> int:
     """Return the process id of an `up`'s gateway."""
-    (found,) = [pid for pid in children(up_pid) if "\0gateway\0" in f"{command_line(pid)}\0"]
+    (found,) = parts_of(up_pid, "gateway")
     return found
 
 
-def fork_server_of(up_pid: int) -> int:
-    """Return the process id of the server that forks an `up`'s workers."""
-    (found,) = [pid for pid in children(up_pid) if "remoteclaw.host.forking" in command_line(pid)]
+def _named(name: str, pids: list[int]) -> list[int]:
+    found = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == name:
+                found.append(pid)
     return found
-
-
-def workers_of(up_pid: int) -> list[int]:
-    """Return the process ids of an `up`'s workers."""
-    return children(fork_server_of(up_pid))
 
 
 def address(home: Home) -> str:

@@ -28,7 +28,7 @@ from tests.support.command import REMOTECLAW
 from tests.support.processes import children, everything, is_alive, marked_processes
 from tests.support.stack import message
 from tests.support.terminal import Terminal, env
-from tests.support.up import command_line, fork_server_of, remoteclaw, running, workers_of
+from tests.support.up import command_line, fork_server_of, parts_of, remoteclaw, running
 from tests.support.waiting import HANG_S, eventually_sync
 
 BOLD = re.compile(rb"\x1b\[[0-9;]*\b1m")
@@ -229,7 +229,7 @@ def test_workers_and_redis_that_are_killed_are_started_again_with_all_they_had(h
         eventually_sync(lambda: log.stat().st_size < MOST_BYTES)
 
         def both() -> list[int] | None:
-            found = workers_of(up.pid)
+            found = parts_of(up.pid, "worker")
             return found if len(found) == 2 else None
 
         workers = eventually_sync(both)  # the second one is started when all else is ready
