@@ -142,11 +142,11 @@ class Chaos:
         ways = [self._kill_worker, self._kill_horse, self._freeze_horse, self._kill_agent]
         ways += [self._lose_hints, self._lose_hints, self._kill_redis]
         while self._goes_on(until):
-            way = self.random.choice(ways)
-            with contextlib.suppress(OSError, IndexError):
-                await way()
-                self.happened[way.__name__.removeprefix("_")] += 1
-            await asyncio.sleep(self.random.random() * 0.6)
+            for way in self.random.sample(ways, len(ways)):
+                with contextlib.suppress(OSError, IndexError):
+                    await way()
+                    self.happened[way.__name__.removeprefix("_")] += 1
+                await asyncio.sleep(self.random.random() * 0.6)
 
     def _horses(self) -> list[int]:
         return [pid for worker in self.stack.workers for pid in children(worker.pid)]

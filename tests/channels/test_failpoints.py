@@ -279,7 +279,10 @@ async def test_a_process_that_is_killed_in_the_call(lab: Lab, call: str, side: S
     assert files == (FILES.get(where, [False]) if story is answer else [])
 
 
-@pytest.mark.thorough("before-end_redis")  # what Redis has not heard of is sent again
+@pytest.mark.thorough(  # what Redis has not heard of is sent again; the next step is killed before
+    *("before-end_redis", "read-after"),
+    *(f"{command}-after-kill" for command in ("pairing", "call_send", "append")),
+)
 @pytest.mark.parametrize("what_happens", ["kill", "end_redis"])
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("command", COMMANDS)

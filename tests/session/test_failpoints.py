@@ -234,8 +234,9 @@ async def end_redis(lab: Lab, failpoint: Failpoint) -> None:
 
 
 #: A step that Redis has not heard of is sent again, whatever broke; the worst comes behind it.
-#: What is killed or frozen behind a step is so before the next one; and that Redis knows after its
-#: end what it has answered is shown once for each step of a turn. The rest is `thorough`.
+#: What is killed or frozen behind a step is so before the next one; that Redis knows after its end
+#: what it has answered is shown once for each step of a turn, and that a lost reply's repetition
+#: counts once for each script (`tests/fleet/test_lost_replies.py`). The rest is `thorough`.
 CASES = [
     pytest.param(side, what, id=f"{side}-{what.__name__}")
     for side, what in (("before", kill), ("after", kill), ("after", lose), ("after", end_redis))
@@ -281,7 +282,7 @@ async def test_a_worker_that_freezes_past_its_lease_at(
     await lab.see_the_promise_held(first, second)
 
 
-@pytest.mark.thorough("end_redis")
+@pytest.mark.thorough("end_redis", "steer-after-kill", "finish-after-lose")
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize("step", ["steer", "finish"])
 async def test_a_worker_with_a_message_that_joins_its_turn_at(
@@ -311,7 +312,7 @@ async def test_a_worker_with_a_message_that_joins_its_turn_at(
         assert [lab.asked(f"{which}{word}") for which in ("", "second", "third")] == [1, 1, 1]
 
 
-@pytest.mark.thorough("end_redis")
+@pytest.mark.thorough("end_redis", "answered-after-kill", "work-after-lose", "stop-after-lose")
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize(
     ("step", "verdict"),
@@ -347,7 +348,7 @@ async def test_a_worker_with_a_message_beside_its_turn_at(
     assert lab.asked(f"beside-{verdict}{word}") <= (2 if what_happens is kill else 1)
 
 
-@pytest.mark.thorough("end_redis")
+@pytest.mark.thorough("end_redis", "aside_move-after-kill", "begin-after-lose", "finish-after-lose")
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize("step", ["aside_move", "begin", "finish"])
 async def test_a_worker_that_moves_a_message_to_a_branch_at(
@@ -381,7 +382,7 @@ async def test_a_worker_that_moves_a_message_to_a_branch_at(
         assert lab.asked(f"branch{word}") == 1
 
 
-@pytest.mark.thorough("end_redis")
+@pytest.mark.thorough("end_redis", "renew-after-kill")
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize("step", ["renew", "live"])
 async def test_a_worker_in_a_long_turn_at(
@@ -458,7 +459,7 @@ async def test_a_worker_that_postpones_a_turn_at(
         assert (lab.asked(word), lab.asked(f"second{word}")) == (2, 1)
 
 
-@pytest.mark.thorough("end_redis", "begin", "phase")
+@pytest.mark.thorough("end_redis", "begin", "phase", "finish-after-kill", "after-lose")
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize("step", ["begin", "phase", "finish", "close"])
 async def test_a_worker_with_a_task_of_another_session_at(
@@ -492,7 +493,7 @@ async def test_a_worker_with_a_task_of_another_session_at(
         assert lab.asked(f"first{word}") == 1
 
 
-@pytest.mark.thorough("end_redis")
+@pytest.mark.thorough("end_redis", "steer-after-kill", "finish-after-lose")
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize("step", ["steer", "finish"])
 async def test_a_worker_whose_task_is_told_something_at(
@@ -550,7 +551,7 @@ async def test_a_worker_whose_task_is_told_something_at(
 
 
 @pytest.mark.thorough(
-    "end_redis", "acquire", *(f"{step}-after-kill" for step in ("begin", "reset", "finish"))
+    *("end_redis", "acquire", "begin-after", "reset-after-kill", "finish-after", "close-after-lose")
 )
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize("step", ["acquire", "begin", "reset", "finish", "close"])
@@ -613,6 +614,7 @@ async def test_a_worker_that_freezes_past_its_lease_at_the_end_of_a_conversation
     assert lab.asked(f"second{word}") == 1
 
 
+@pytest.mark.thorough("before-lose")
 @pytest.mark.parametrize("what_happens", [lose, kill], ids=lambda f: f.__name__)
 @pytest.mark.parametrize(
     ("step", "side"),
