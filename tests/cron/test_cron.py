@@ -37,7 +37,7 @@ from tests.support.jobs import (
 from tests.support.servers import installed_servers, running_server
 from tests.support.stack import REPLIES, Stack, message
 from tests.support.up import remoteclaw, running
-from tests.support.waiting import HANG_S, eventually, eventually_sync
+from tests.support.waiting import HANG_S, eventually
 
 # -- firing ---------------------------------------------------------------------------------------
 
@@ -327,7 +327,7 @@ async def test_the_answer_goes_to_the_chat(stack: Stack) -> None:
     assert await stack.fleet.scripts.client.xlen(REPLIES) == 1
 
 
-def test_up_fires_what_the_command_line_adds(home: Home) -> None:
+async def test_up_fires_what_the_command_line_adds(home: Home) -> None:
     with running(home):
         for seconds in (3, 30):  # a busy machine may not have added it within three
             soon = datetime.now(UTC) + timedelta(seconds=seconds)
@@ -339,8 +339,14 @@ def test_up_fires_what_the_command_line_adds(home: Home) -> None:
             if job_id := added.stdout.strip():
                 break
 
-        eventually_sync(lambda: " done " in remoteclaw(home, "cron", "runs", job_id).stdout)
+        async with contextlib.aclosing(Fleet.open(f"unix://{home.redis_socket}")) as fleet:
 
+            async def is_done() -> bool:
+                return statuses(await cron_of(fleet).runs(job_id)) == ["done"]
+
+            await eventually(is_done)
+
+        assert " done " in remoteclaw(home, "cron", "runs", job_id).stdout
         listed = remoteclaw(home, "cron", "list")
         assert job_id not in listed.stdout
         assert listed.stderr == ""
