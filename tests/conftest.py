@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import gc
 import os
+import shlex
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.host.process import is_alive
 from remoteclaw.tty.holding import end
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
-from tests.support.command import share_server
+from tests.support.command import ROOT, share_servers
 from tests.support.doors import gateway_process
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack, running_stack
@@ -52,9 +54,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the workers of a run share the process that forks."""
+    """Fork the workers of a run; they share the process that forks programs."""
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
-        share_server()
+        share_servers()
+        python = shlex.join([sys.executable, str(ROOT / "tests" / "support" / "worker.py")])
+        config.option.tx = [f"{worker}//python={python}" for worker in config.option.tx]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

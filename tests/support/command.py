@@ -30,6 +30,18 @@ RQ = str(Path(sys.executable).with_name("rq"))
 MODULES = {REMOTECLAW: "remoteclaw.cli", RQ: "rq.cli"}
 #: Where the processes of a run get the one that forks.
 _SHARED = "TESTS_FORK_SERVER"
+#: What the tests themselves take long to load; not pytest's plugins, whose asserts it rewrites.
+_LIBRARIES = [
+    *("aiohttp.test_utils", "cryptography.hazmat.primitives.asymmetric.ec", "jsonschema"),
+    *(
+        "mcp.client.client",
+        "playwright.async_api",
+        "prompt_toolkit",
+        "pytest",
+        "rq.cli",
+        "telegram",
+    ),
+]
 #: Programs, and what only a chat in a terminal needs.
 _NOT_IMPORTED = (
     *("/__main__.py", "/demo_agent.py", "/console.py", "/editor.py"),
@@ -112,8 +124,15 @@ def _start(argv: Sequence[str], env: Mapping[str, str], *streams: IO[bytes]) -> 
     return Process(fork(_server(), module, arguments, env=env, streams=numbers))
 
 
-def share_server() -> None:
-    """Have the processes that are started from here share one that forks."""
+def fork_worker(code: str) -> Process:
+    """Run the code of a worker of the tests, with what they use loaded, in the place of this."""
+    streams = [stream.fileno() for stream in (sys.stdin, sys.stdout, sys.stderr)]
+    server = _shared_server(_LIBRARIES)
+    return Process(fork(server, "tests.support.worker", [code], env=os.environ, streams=streams))
+
+
+def share_servers() -> None:
+    """Have the processes that are started from here share those that fork."""
     directory = TemporaryDirectory(prefix="rc-", dir="/tmp")
     atexit.register(directory.cleanup)
     listener = socket.socket(socket.AF_UNIX)
@@ -124,7 +143,8 @@ def share_server() -> None:
     def give() -> None:
         while True:
             with listener.accept()[0] as asking:
-                socket.send_fds(asking, [b"."], [_start_server().fileno()])
+                libraries = asking.recv(1000).decode().split()
+                socket.send_fds(asking, [b"."], [_start_server(*libraries).fileno()])
 
     threading.Thread(target=give, daemon=True).start()
 
@@ -132,16 +152,19 @@ def share_server() -> None:
 @functools.cache
 def _server() -> socket.socket:
     """Return where the process takes orders that forks: the one of all, or our own."""
-    if _SHARED not in os.environ:
-        return _start_server()
+    return _shared_server(["rq.cli"]) if _SHARED in os.environ else _start_server("rq.cli")
+
+
+def _shared_server(libraries: Sequence[str]) -> socket.socket:
     with socket.socket(socket.AF_UNIX) as asking:
         asking.connect(os.environ[_SHARED])
+        asking.send(" ".join(libraries).encode())
         return socket.socket(fileno=socket.recv_fds(asking, 1, 1)[1][0])
 
 
 @functools.cache
-def _start_server() -> socket.socket:
-    """Start the process that forks; return where it takes orders. It ends with this one."""
+def _start_server(*libraries: str) -> socket.socket:
+    """Start a process that forks; return where it takes orders. It ends with this one."""
     modules = [
         ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for file in (ROOT / "remoteclaw").rglob("*.py")
@@ -150,7 +173,7 @@ def _start_server() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
-            server_command(theirs, [*modules, "rq.cli"]),
+            server_command(theirs, [*modules, *libraries]),
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
