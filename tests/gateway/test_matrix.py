@@ -99,12 +99,15 @@ def test_every_method_has_a_row() -> None:
     assert set(PROMISED) == set(METHODS)
 
 
-@pytest.mark.parametrize("principal", ["wrong", *OPERATORS, "signed", *AGENTS, "elsewhere"])
-async def test_over_websocket(stack: Stack, principal: str) -> None:
+@pytest.mark.parametrize("principal", PRINCIPALS)
+async def test_over_websocket_and_http(stack: Stack, principal: str) -> None:
+    """Over HTTP only tools can be called; for the rest it is as if there were none, as those see
+    who could call most of it elsewhere.
+    """
     stack.configure(channels=CHANNELS)
     async with token_of(stack, principal) as (token, session), opened(stack, REACHED) as door:
         beside = {"sessionKey": session} if session else {}
-        found = {}
+        found, over_http = {}, {}
         try:
             async with door.connected(token or "") as client:
                 for name in METHODS:
@@ -113,27 +116,15 @@ async def test_over_websocket(stack: Stack, principal: str) -> None:
                     found[name] = CODES[refused.value.code]
         except Refused as refusal:
             found = dict.fromkeys(METHODS, CODES[refusal.code])
-
-    assert found == {name: expected(name, principal) for name in METHODS}
-
-
-@pytest.mark.parametrize("principal", PRINCIPALS)
-async def test_over_http(stack: Stack, principal: str) -> None:
-    """Only tools can be called there; for the rest it is as if there were none, as those see who
-    could call most of it elsewhere.
-    """
-    stack.configure(channels=CHANNELS)
-    async with token_of(stack, principal) as (token, session), opened(stack, REACHED) as door:
-        beside = {"sessionKey": session} if session else {}
-        found = {}
         asked = [one for one in METHODS.values() if one.tool or principal in ("admin", "owner")]
         for method in asked:
             name = method.tool or method.name
             answer = await door.invoke(token, name, good_params(method), **beside)
-            found[method.name] = CODES[answer.code]
+            over_http[method.name] = CODES[answer.code]
 
     def wanted(method: Method) -> str:
         code = expected(method.name, principal)
         return code if method.tool or code == "U" else "N"
 
-    assert found == {method.name: wanted(method) for method in asked}
+    assert found == {name: expected(name, principal) for name in METHODS}
+    assert over_http == {method.name: wanted(method) for method in asked}

@@ -665,13 +665,13 @@ MUTANTS = (
         "a scope that nobody looks at",
         before="if not principal.has(method.scope):\n    raise",
         after="if False:\n    raise",
-        test="test_over_http",
+        test="test_over_websocket_and_http",
     ),
     Mutant(
         "tools between turns",
         before="if caller.turn is None:\n    raise CallRefused",
         after="if False:\n    raise CallRefused",
-        test="test_over_http[idle]",
+        test="test_over_websocket_and_http[idle]",
     ),
     Mutant(
         "connections that outlive their token",

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import json
 import os
 import signal
 import uuid
@@ -153,7 +154,6 @@ class Stack:
         `channels` does, alice is the owner of the channel `test`.
         """
         tree: dict[str, Any] = {
-            "redis": {"url": redis_url or self.redis.url},
             "gateway": {"port": 0, **(gateway or {})},
             "fleet": {"lease_s": self.lease_s, "linger_s": 0, **fleet},
             "channels": {"test": {"owners": ["alice"]}} if channels is None else channels,
@@ -165,7 +165,8 @@ class Stack:
             "agents": {"main": agent or self.agent, **(agents or {})},
         }
         self.lease_s = tree["fleet"]["lease_s"]
-        self.home.config_file.write_text(tomlkit.dumps(tree))
+        url = json.dumps(redis_url or self.redis.url)
+        self.home.config_file.write_text(f"[redis]\nurl = {url}\n\n{_toml(json.dumps(tree))}")
 
     async def start_worker(self, **env: str) -> Process:
         """Start a stock `rq worker` and wait until it takes work."""
@@ -288,6 +289,12 @@ async def running_stack(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
     await stack.start()
     yield stack
     await stack.stop()
+
+
+@functools.cache
+def _toml(tree: str) -> str:
+    """Return settings as TOML; most tests have the same, and tomlkit takes its time."""
+    return tomlkit.dumps(json.loads(tree))
 
 
 @functools.cache
