@@ -2,7 +2,7 @@
 
     python -m tests.mutants [ROOM | NAME …]
 
-Each mutant is a small change to a copy of the product; each core has a copy.
+Each mutant is a small change to a copy of the product; several copies are tried at once.
 A test that stays green although its promise is broken proves nothing, so that is a failure here; so
 is a test that is red without the mutant.
 """
@@ -31,13 +31,22 @@ from tests.mutants import (
     sources_of,
 )
 
-CORES = len(os.sched_getaffinity(0))
+#: How many mutants are tried at once: most of their tests wait for what doesn't come any more.
+COPIES = 3 * len(os.sched_getaffinity(0))
 
 
-def pytest(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+#: How long a test waits for something in a copy with a mutant, in seconds, and the whole test.
+PATIENCE_S = 20
+MOST_S = 100
+
+
+def pytest(
+    directory: Path, *arguments: str, hang_s: int | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run tests of a copy."""
     env = {
         **os.environ,
+        **({"REMOTECLAW_TEST_HANG_S": str(hang_s)} if hang_s else {}),
         "REMOTECLAW_TEST_THOROUGH": "1",
         "PYTHONPATH": str(directory),
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -53,7 +62,7 @@ def pytest(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 def run(test: str, directory: Path) -> bool | None:
     """Run one test in a copy; return whether it is green, None if it was skipped."""
-    result = pytest(directory, "-n", "0", "-x", test)
+    result = pytest(directory, "-n", "0", test)
     if " passed" not in result.stdout and " skipped" in result.stdout:
         return None
     return result.returncode == 0
@@ -100,7 +109,8 @@ def is_noticed(room: str, mutant: Mutant, test: str, directory: Path) -> bool:
     original = sources[found[0].file]
     found[0].file.write_text(mutated(mutant, found[0], original))
     try:
-        return not run(test, directory)
+        limits = ("-n", "0", "-x", f"--timeout={MOST_S}")
+        return pytest(directory, *limits, test, hang_s=PATIENCE_S).returncode != 0
     finally:
         found[0].file.write_text(original)
 
@@ -133,11 +143,14 @@ def main(names: Sequence[str]) -> int:
     survivors = []
     with (
         tempfile.TemporaryDirectory(prefix="rc-mutants-", dir="/tmp") as parent,
-        ThreadPoolExecutor(CORES) as pool,
+        ThreadPoolExecutor(COPIES) as pool,
     ):
-        for number in range(CORES):
-            copy_to(Path(parent, str(number)))
-            copies.put(Path(parent, str(number)))
+        copy_to(Path(parent, "0"))
+        for number in range(COPIES):
+            directory = Path(parent, str(number))
+            if number:
+                shutil.copytree(Path(parent, "0"), directory)
+            copies.put(directory)
         is_green = unbroken(tests.values(), Path(parent, "0"))
         for test in [test for test, green in is_green.items() if green is False]:
             raise SystemExit(f"{test} is red without any mutant")
