@@ -70,4 +70,6 @@ def test_a_port_in_use_is_said_before_anything_is_started(home: Home) -> None:
         f"remoteclaw: [gateway] can't listen on 127.0.0.1, port {port} "
     )
     assert result.stderr.count("\n") == 1
-    assert not list(home.logs.iterdir())
+    assert [(file.name, file.stat().st_size) for file in home.logs.iterdir()] == [
+        ("workers.log", 0)
+    ]

@@ -7,12 +7,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from remoteclaw.config.home import Home
-from tests.support.command import REMOTECLAW, run_command
+from tests.support.command import REMOTECLAW, Process, run_command, start_program
 from tests.support.processes import children
 from tests.support.terminal import env
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, eventually_sync
 
 
 def remoteclaw(home: Home, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -21,30 +22,29 @@ def remoteclaw(home: Home, *arguments: str, **more: str) -> subprocess.Completed
 
 @contextlib.contextmanager
 def running(
-    home: Home, shown: list[str] | None = None, /, **more: str
-) -> Iterator["subprocess.Popen[str]"]:
-    """Have everything running without a console; what it says at its start is added to `shown`."""
-    with subprocess.Popen(
-        [REMOTECLAW, "up"],
-        env=env(home, **more),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as up:
-        assert up.stdout is not None
-        lines = [] if shown is None else shown
-        for line in up.stdout:
-            lines.append(line)
-            if line.startswith("Ready"):
-                break
-        assert lines[-1].startswith("Ready"), "".join(lines)
+    home: Home, shown: list[str] | None = None, /, *options: str, **more: str
+) -> Iterator[Process]:
+    """Have everything running without a console; what it says is added to `shown`.
+
+    That is what it says at its start, and behind its end the rest.
+    """
+    with NamedTemporaryFile() as file:
+        log, lines = Path(file.name), [] if shown is None else shown
+        up = start_program((REMOTECLAW, "up", *options), env=env(home, **more), log=log)
+
+        def is_ready() -> bool:
+            is_ended = up.poll() is not None
+            lines[:] = log.read_text().splitlines(keepends=True)
+            assert not is_ended, "".join(lines)
+            return any(line.startswith("Ready") for line in lines)
+
         try:
+            eventually_sync(is_ready)
             yield up
         finally:
-            if up.poll() is None:
-                up.terminate()
-                up.wait(HANG_S)
+            up.terminate()
+            up.wait()
+            lines[:] = log.read_text().splitlines(keepends=True)
 
 
 def command_line(pid: int) -> str:
@@ -75,7 +75,8 @@ def _named(name: str, pids: list[int]) -> list[int]:
     found = []
     for pid in pids:
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/comm").read_text().strip() == name:
+            comm = Path(f"/proc/{pid}/comm").read_text().strip()
+            if comm == name or f"\0{name}\0" in command_line(pid):  # it has restarted itself
                 found.append(pid)
     return found
 

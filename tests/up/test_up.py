@@ -11,8 +11,10 @@ import re
 import shutil
 import signal
 import stat
+import subprocess
 import threading
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 
 import pytest
 
@@ -192,7 +194,15 @@ def test_without_a_terminal_it_only_runs_and_once_in_a_home(directory: Path) -> 
     path, bare = "a #b%20c?d", {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     with contextlib.chdir(directory):
         home = Home(Path(path))
-        with running(home, **bare) as up:
+        with (
+            subprocess.Popen(
+                [REMOTECLAW, "up"], env=env(home, **bare), stdin=DEVNULL, stdout=PIPE, text=True
+            ) as up,
+            contextlib.ExitStack() as end,
+        ):
+            end.callback(up.kill)
+            assert up.stdout is not None
+            assert any(line.startswith("Ready") for line in up.stdout)
             sent = remoteclaw(home, "send", "grüße", **bare)
             assert sent.returncode == 0
             assert "RemoteClaw's demo agent" in sent.stdout

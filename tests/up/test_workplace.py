@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,16 +92,10 @@ def test_without_a_terminal_it_says_what_to_set_and_yes_is_an_answer(
             assert "/#" not in "".join(told)
         assert not home.config_file.exists()
 
-        with subprocess.Popen(
-            [REMOTECLAW, "up", "--yes"], env=env(home), stdout=subprocess.PIPE, text=True
-        ) as up:
-            assert up.stdout is not None
-            told = []
-            while not told or not told[-1].startswith("Ready"):
-                told.append(up.stdout.readline())
-            no_chat = "There is no chat here: use the page, or `remoteclaw chat` in a terminal.\n"
-            up.terminate()
-            assert up.stdout.read().startswith(no_chat)
+        with running(home, told, "--yes"):
+            pass
+    no_chat = "There is no chat here: use the page, or `remoteclaw chat` in a terminal.\n"
+    assert no_chat in told
     assert f"  works in {project}\n" in told
     assert kept(home) == {"main": {"workspace": str(project)}}
 
