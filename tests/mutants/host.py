@@ -70,8 +70,8 @@ MUTANTS = (
     ),
     Mutant(
         "a private address within another one",
-        before="if address in _NAT64:",
-        after="if False:",
+        before="return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF), port)",
+        after="return port in PORTS",
         test="test_what_only_we_can_reach_is_not_public",
     ),
     Mutant(
