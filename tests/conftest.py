@@ -9,11 +9,13 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import fakeredis
 import pytest
 from hypothesis import settings
+from redis.asyncio import Redis
 
 from remoteclaw.config.home import Home
 from remoteclaw.errors import RedisUnavailable
@@ -21,6 +23,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.host.process import is_alive
 from remoteclaw.tty.holding import end
+from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.command import ROOT, share_servers
 from tests.support.doors import gateway_process
@@ -116,26 +119,48 @@ def home(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests of leases, queues and scripts on each server, and those of cron jobs on one."""
-    is_cron = metafunc.module.__name__.startswith("tests.cron.")
-    programs = PROGRAMS[:1] if is_cron else PROGRAMS
-    if "any_server" in metafunc.fixturenames:
-        ids = [program.name for program in programs]
-        metafunc.parametrize("any_server", programs, ids=ids, indirect=True, scope="session")
+    programs: list[ServerProgram | None] = [*PROGRAMS]
+    if metafunc.module.__name__.startswith("tests.cron."):
+        del programs[1:]
+    elif "any_client" in metafunc.fixturenames:
+        programs.append(None)
+    for name in {"any_server", "any_client"} & set(metafunc.fixturenames):
+        ids = [program.name if program else "fakeredis" for program in programs]
+        metafunc.parametrize(name, programs, ids=ids, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
 def any_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """Each of the servers that are installed, in turn."""
+    with _running(request.param) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def any_client(request: pytest.FixtureRequest) -> Iterator[Callable[[], Redis]]:
+    """A function that opens a client: of each installed server in turn, and of fakeredis.
+
+    fakeredis is quick and shows what single scripts do; atomicity is what it can't show.
+    """
+    if request.param is None:
+        yield fakeredis.FakeAsyncRedis
+        return
+    with _running(request.param) as server:
+        yield lambda: open_redis(server.url)
+
+
+@contextlib.contextmanager
+def _running(program: ServerProgram) -> Iterator[Server]:
     path = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
-    with running_server(request.param, path) as server:
+    with running_server(program, path) as server:
         yield server
     shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture
-async def fleet(any_server: Server) -> AsyncIterator[Fleet]:
+async def fleet(any_client: Callable[[], Redis]) -> AsyncIterator[Fleet]:
     """A fleet on an empty server, whose clock the test can shift with `let_pass`."""
-    client = open_redis(any_server.url)
+    client = any_client()
     await client.flushall()
     scripts = Scripts(client, edit=shifted)
     fleet = Fleet.open("unix:///nobody", scripts=scripts)

@@ -7,7 +7,7 @@ became of each message, and what was said.
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,13 +16,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
+from redis.asyncio import Redis
 
 from remoteclaw.clock import boottime
 from remoteclaw.config.model import Config, TerminalsConfig
 from remoteclaw.errors import CallRefused, LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.asides import AsideEnd, Asides
-from remoteclaw.fleet.connection import Scripts, open_redis
+from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.terminal_state import Held, TerminalTurn
@@ -31,7 +32,6 @@ from remoteclaw.fleet.turn import Postponement
 from remoteclaw.messages import AsideVerdict, Entry, SessionKey, TerminalWish
 from remoteclaw.tasks.branches import move_to_branch
 from tests.conftest import THOROUGH, shifted
-from tests.support.servers import Server
 from tests.support.stack import REPLIES, message
 from tests.support.terminals import place_of
 
@@ -108,7 +108,7 @@ class Session:
 class FleetMachine(RuleBasedStateMachine):
     """Two sessions, one fleet."""
 
-    url: str
+    open_client: Callable[[], Redis]
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class FleetMachine(RuleBasedStateMachine):
         self.do(self.open())
 
     async def open(self) -> None:
-        client = open_redis(self.url)
+        client = self.open_client()
         await client.flushall()
         scripts = Scripts(client, edit=shifted)
         self.fleet = Fleet.open("unix:///nobody", lease_s=LEASE_MS / 1000, scripts=scripts)
@@ -718,8 +718,8 @@ def _order(entry_id: str) -> tuple[int, ...]:
     return tuple(int(part) for part in entry_id.split("-"))
 
 
-def test_the_scripts_do_what_the_model_does(any_server: Server) -> None:
-    machine = type("Machine", (FleetMachine,), {"url": any_server.url})
+def test_the_scripts_do_what_the_model_does(any_client: Callable[[], Redis]) -> None:
+    machine = type("Machine", (FleetMachine,), {"open_client": staticmethod(any_client)})
     run_machine(
         machine,
         settings=settings(
