@@ -92,7 +92,7 @@ def pytest_collection_finish() -> None:
 
 
 # A busy machine is no failure; a test that hangs is ended by its time limit.
-settings.register_profile("ours", deadline=None, max_examples=100 if THOROUGH else 50)
+settings.register_profile("ours", deadline=None, max_examples=100 if THOROUGH else 25)
 settings.load_profile("ours")
 
 

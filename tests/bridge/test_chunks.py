@@ -93,7 +93,7 @@ PROSE = st.lists(
 ).map(lambda pairs: "".join(word + gap for word, gap in pairs))
 
 
-@settings(max_examples=30)  # long texts
+@settings(max_examples=15)  # long texts
 @given(PROSE, LIMITS)
 def test_chunks_are_not_tiny(text: str, limit: int) -> None:
     """A blank line near the start must not make a chunk of three characters."""

@@ -723,7 +723,7 @@ def test_the_scripts_do_what_the_model_does(any_client: Callable[[], Redis]) -> 
     run_machine(
         machine,
         settings=settings(
-            max_examples=40 if THOROUGH else 25,
+            max_examples=40 if THOROUGH else 15,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),
