@@ -182,27 +182,22 @@ async def test_too_much_at_once_is_refused_before_anything_is_stored(
     assert await blobs(stack) == []
 
 
-@pytest.mark.parametrize(
-    ("place", "why"),
-    [
+@pytest.mark.usefixtures("gateway")
+async def test_what_can_t_be_attached_is_said_and_nothing_is_sent(stack: Stack) -> None:
+    for place, why in (
         ("/nowhere", "it is not there"),
         ("/tmp", "it is no regular file"),
         ("/dev/zero", "it is no regular file"),
         ("http://127.0.0.1/x", "its address is not a public one"),
         ("http://localhost/x", "its address is not a public one"),
         ("ftp://example.com/x", "does not begin with http:// or https://"),
-    ],
-)
-@pytest.mark.usefixtures("gateway")
-async def test_what_can_t_be_attached_is_said_and_nothing_is_sent(
-    stack: Stack, place: str, why: str
-) -> None:
-    result = run(stack, "send", "look", "--attach", place)
+    ):
+        result = run(stack, "send", "look", "--attach", place)
 
-    assert result.returncode == 1
-    assert why in result.stderr
-    assert result.stderr.count("\n") == 1, result.stderr
-    assert await stack.fleet.sessions.busy(limit=1) == (0, [])
+        assert result.returncode == 1, place
+        assert why in result.stderr
+        assert result.stderr.count("\n") == 1, result.stderr
+        assert await stack.fleet.sessions.busy(limit=1) == (0, [])
 
 
 async def test_a_file_needs_no_words(reader: Stack) -> None:
@@ -631,9 +626,14 @@ async def test_a_reply_that_a_newer_remoteclaw_wrote_is_delivered(sender: Stack)
     assert chat.contents == [("a.txt", "text/plain", b"x")]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "why"),
-    [
+async def test_what_can_t_be_sent_is_told(sender: Stack) -> None:
+    workspace = Path(sender.agent["workspace"])
+    (workspace / "link").symlink_to("/etc/passwd")
+    os.mkfifo(workspace / "pipe")
+    with (workspace / "big").open("wb") as big:
+        big.truncate(MAX_ATTACHMENT_BYTES + 1)
+
+    for wanted, why in (
         ("/etc/passwd", "it is not in the agent's workspace"),
         ("../agent.py", "it is not in the agent's workspace"),
         ("link", "it is not in the agent's workspace"),
@@ -643,19 +643,11 @@ async def test_a_reply_that_a_newer_remoteclaw_wrote_is_delivered(sender: Stack)
         ("big", "it is larger than 20 MB"),
         ("x" * 300, "file name too long"),
         ("a\0b", "its name has a NUL in it"),
-    ],
-)
-async def test_what_can_t_be_sent_is_told(sender: Stack, wanted: str, why: str) -> None:
-    workspace = Path(sender.agent["workspace"])
-    (workspace / "link").symlink_to("/etc/passwd")
-    os.mkfifo(workspace / "pipe")
-    with (workspace / "big").open("wb") as big:
-        big.truncate(MAX_ATTACHMENT_BYTES + 1)
+    ):
+        told = await reply_to(sender, f"Look: [[attach:{wanted}]]")
 
-    told = await reply_to(sender, f"Look: [[attach:{wanted}]]")
-
-    assert told.startswith('Look:\n\n(The file "')
-    assert told.endswith(f"could not be sent: {why}.)")
+        assert told.startswith('Look:\n\n(The file "')
+        assert told.endswith(f"could not be sent: {why}.)")
 
 
 async def test_an_answer_has_only_so_many_files(sender: Stack) -> None:
@@ -799,7 +791,7 @@ async def with_claude(stack: Stack, claude: AgentCli) -> Stack:
     return stack
 
 
-async def test_claude_is_shown_pictures_and_reads_files(with_claude: Stack) -> None:
+async def test_claude_is_shown_pictures_reads_files_and_sends_one(with_claude: Stack) -> None:
     picture = await put(with_claude, "red.png", png())
     notes = await put(with_claude, "notes.txt", b"the meeting is on Thursday")
 
@@ -808,10 +800,6 @@ async def test_claude_is_shown_pictures_and_reads_files(with_claude: Stack) -> N
     )
     assert "the meeting is on Thursday" in await with_claude.ask("READ", attachments=(notes,))
 
-
-async def test_claude_sends_a_file_of_its_workspace(with_claude: Stack) -> None:
-    accepted = await with_claude.append("SAY:nothing yet")
-    await with_claude.outcome(accepted)
     (with_claude.home.path / "workspaces" / "main" / "report.pdf").write_bytes(b"%PDF-1.7")
 
     accepted = await with_claude.append("SAY:Here it is. [[attach:report.pdf]]")
