@@ -153,14 +153,15 @@ async def test_the_same_key_again_is_not_typed_again(stack: Stack) -> None:
             sent = await one.cockpit.ask("POST", at + path, body, **{"Idempotency-Key": named})
             assert sent.status == 202, sent.body
 
-        async def is_answered() -> bool:
-            return (await one.screen()).endswith("You said abc.\n>")
+        async def is_answered(text: str) -> bool:
+            return (await one.screen()).endswith(f"You said {text}.\n>")
 
-        await eventually(is_answered)
+        await eventually(lambda: is_answered("abc"))
         for _ in range(2):
             text = {"text": "once"}
             sent = await one.cockpit.ask("POST", f"{at}/input", text, **{"Idempotency-Key": "5"})
             assert (sent.status, sent.json["result"]["submitted"]) == (202, True)
+        await eventually(lambda: is_answered("once"))
         assert (await one.screen()).count("You said once.") == 1
 
 

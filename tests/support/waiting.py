@@ -11,11 +11,14 @@ from typing import Any
 #: it is no bound on how long something takes, and a green test stays far below it on any machine.
 #: The tests of mutants, which mostly wait in vain, have less.
 HANG_S = float(os.environ.get("REMOTECLAW_TEST_HANG_S", "60"))
+#: How often a condition is looked at that is true soon, and one that takes its time, in seconds: of
+#: many that are looked at a hundred times per second, a machine is busy with looking.
+SOON_S, LATER_S = 0.01, 0.05
 
 
 async def eventually(condition: Callable[[], Any], *, within_s: float = HANG_S) -> Any:
     """Return the first truthy value of a condition, which may be a coroutine function."""
-    until = time.monotonic() + within_s
+    until, pause = time.monotonic() + within_s, SOON_S
     while True:
         value = condition()
         if inspect.isawaitable(value):
@@ -24,14 +27,16 @@ async def eventually(condition: Callable[[], Any], *, within_s: float = HANG_S) 
             return value
         if time.monotonic() > until:
             raise AssertionError(f"not true within {within_s} s: {inspect.getsource(condition)}")
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(pause)
+        pause = min(1.2 * pause, LATER_S)
 
 
 def eventually_sync(condition: Callable[[], Any], *, within_s: float = HANG_S) -> Any:
     """Return the first truthy value of a condition."""
-    until = time.monotonic() + within_s
+    until, pause = time.monotonic() + within_s, SOON_S
     while not (value := condition()):
         if time.monotonic() > until:
             raise AssertionError(f"not true within {within_s} s: {inspect.getsource(condition)}")
-        time.sleep(0.01)
+        time.sleep(pause)
+        pause = min(1.2 * pause, LATER_S)
     return value
