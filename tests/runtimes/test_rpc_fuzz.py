@@ -77,6 +77,7 @@ async def acp(runtime: AcpRuntime) -> CliTurn[RpcMessage]:
     return turn
 
 
+@pytest.mark.thorough("acp")
 @pytest.mark.parametrize("which", ["codex", "acp", "gemini", "opencode"])
 @given(lines=st.lists(LINES, max_size=12))
 async def test_no_line_breaks_a_turn(which: str, lines: list[dict[str, Any]]) -> None:
