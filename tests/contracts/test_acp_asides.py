@@ -1,4 +1,7 @@
-"""Questions beside a turn of real CLIs over ACP: what the model is asked, and what is left."""
+"""Questions beside a turn of real CLIs over ACP: what the model is asked, and what is left.
+
+That none runs a tool is seen in test_conversation.py.
+"""
 
 import asyncio
 import contextlib
@@ -15,11 +18,10 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.errors import AsideFailed
 from remoteclaw.events import AgentEvent, DoneEvent, ErrorEvent, NoticeEvent, TextEvent
-from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentProcess
 from remoteclaw.runtimes import create_cli_runtime
 from tests.conftest import required
-from tests.support.agents import ROOT, AgentCli, ModelServerProcess
+from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.bridges import agent_process
 from tests.support.prefixes import added, asked
 from tests.support.waiting import HANG_S, eventually
@@ -33,11 +35,6 @@ def opencode(model_server: ModelServerProcess) -> AgentCli:
 @pytest.fixture
 def gemini(model_server: ModelServerProcess) -> AgentCli:
     return required("gemini", model_server)
-
-
-@pytest.fixture(params=["opencode", "gemini"])
-def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> AgentCli:
-    return required(request.param, model_server)
 
 
 def started(
@@ -135,50 +132,6 @@ async def test_gemini_is_asked_in_a_session_without_tools(
     kept = [file.read_text() for file in chats]
     assert any("my colour is green" in chat for chat in kept)
     assert not any(words in chat for words in (question, "TOOLS []") for chat in kept)
-
-
-SHELL = {"opencode": "bash", "gemini": "run_shell_command"}
-READ = {"opencode": ("read", "filePath"), "gemini": ("read_file", "file_path")}
-
-
-async def test_no_tool_runs_beside_a_turn(home: Home, cli: AgentCli, directory: Path) -> None:
-    """Where gemini isn't trusted it has tools, and what it may do unasked reads our directory."""
-    marker = directory / "marker"
-    note = home.path / "work" / "note.txt"
-    note.parent.mkdir(exist_ok=True)
-    note.write_text("a secret of the workspace")
-    permissions = {"opencode": "auto", "gemini": "deny"}[cli.name]
-    log = directory / "log"
-    sly = McpServerConfig(
-        command=sys.executable,
-        args=(str(ROOT / "tests" / "support" / "sly_mcp_server.py"), str(log)),
-    )
-    servers = {"probe": sly} if cli.name == "opencode" else {}
-    name, path = READ[cli.name]
-    tools = [
-        f"TOOL:{SHELL[cli.name]}:{json.dumps({'command': f'touch {marker}', 'description': 'x'})}",
-        f"TOOL:{name}:{json.dumps({path: str(note)})}",
-        *(["TOOL:probe_look:{}"] if servers else []),
-    ]
-    async with (
-        asyncio.timeout(HANG_S * 2),
-        started(home, cli, permissions=permissions, mcp_servers=servers) as (process, _),
-    ):
-        assert await said(process.turn("my colour is green SAY:noted")) == "noted"
-        turn = process.turn("w DRIP:1000:100")
-        await anext(turn)
-        reading = asyncio.create_task(rest(turn))
-        recalled = await process.aside("RECALL")
-        for tool in tools:
-            with pytest.raises(AsideFailed, match=r"tool|permission"):
-                await process.aside(tool)
-        await process.interrupt()
-        await reading
-
-    assert ("my colour is green" in recalled) is (cli.name == "opencode"), "it is asked on a copy"
-    assert not marker.exists()
-    assert "a secret of the workspace" not in cli.model.bodies()
-    assert not servers or log.read_text() == "started\n"
 
 
 async def several_and_failures(process: AgentProcess) -> None:

@@ -1,10 +1,12 @@
-"""Questions beside a running turn, tried with the real CLIs and a scripted model behind them."""
+"""Questions beside a running turn, tried with the real CLIs and a scripted model behind them.
+
+One while a permission is open is in test_conversation.py.
+"""
 
 import asyncio
 import contextlib
 import itertools
 import os
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -15,12 +17,12 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.errors import AsideFailed
 from remoteclaw.events import AgentEvent, DoneEvent, PermissionEvent, ToolUseEvent
-from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentProcess, Decision
 from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.runtimes.acp import AcpRuntime
 from tests.conftest import required
-from tests.support.agents import ROOT, AgentCli, ModelServerProcess
+from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.bridged import sly_server
 from tests.support.bridges import agent_process
 from tests.support.prefixes import added, asked, word
 from tests.support.waiting import HANG_S, eventually
@@ -126,9 +128,8 @@ async def test_a_question_has_the_prefix_of_its_conversation(
 
     No tool of a server runs, also of one whose tools need no permission in a turn.
     """
-    server, log = str(ROOT / "tests" / "support" / "sly_mcp_server.py"), directory / "log"
-    probe = McpServerConfig(command=sys.executable, args=(server, str(log)))
-    async with opened(mcp_servers={"probe": probe}) as process:
+    log = directory / "log"
+    async with opened(mcp_servers={"probe": sly_server(log)}) as process:
         await said(process.turn("SAY:one"))
         second, beside = word("second"), word("beside")
         await said(process.turn(f"{second} SAY:two"))
@@ -254,16 +255,3 @@ async def outlives_the_stop_of_its_turn(
     assert (await busy.task).result.aborted
     assert (await asking).strip() == beside
     assert await said(process.turn("SAY:again")) == "again"
-
-
-async def test_a_question_is_answered_while_a_permission_is_open(opened: Open) -> None:
-    async with opened(permissions="ask") as process:
-        await said(process.turn("SAY:one"))
-        turn = process.turn("SHELL:touch made-by-the-turn")
-        async for event in turn:
-            if isinstance(event, PermissionEvent):
-                assert (await process.aside("SAY:beside")).strip() == "beside"
-                await process.answer(event.id, Decision("deny", "no"))
-            last = event
-        assert isinstance(last, DoneEvent)
-        assert "beside" not in last.result.text

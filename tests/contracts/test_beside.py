@@ -12,7 +12,7 @@ from tests.support.prefixes import asked
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
 
-#: opencode takes as long as the others together; `test_acp_asides.py` has its asides.
+#: opencode takes as long as the others together; `test_conversation.py` has its asides.
 ASIDES = [name for name in CLIS if name != "opencode"]
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import shutil
 import subprocess
 from asyncio.subprocess import PIPE, Process
@@ -14,18 +13,11 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.config.home import Home
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, Decision, Launch
 from remoteclaw.runtimes.claude import ClaudeRuntime
 from remoteclaw.runtimes.claude_terminal import ClaudeTerminal, ClaudeWatch
-from remoteclaw.tty.input import cleaned
-from tests.support.agents import AgentCli
-from tests.support.dialogs import HOSTILE, confirm, ignores_pastes
-from tests.support.prefixes import asked, word
-from tests.support.stack import message
 from tests.support.waiting import HANG_S, eventually
-from tests.support.walks import walk
 
 ID = "11111111-2222-4333-8444-555555555555"
 OTHER = "66666666-7777-4888-9999-000000000000"
@@ -407,58 +399,3 @@ async def following(claude: Claude) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-# -- the real one ---------------------------------------------------------------------------------
-
-
-async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
-    claude: AgentCli, home: Home
-) -> None:
-    recall, last = (f"RECALL {word(what)}" for what in ("here", "again"))
-    answer_first_dialogs(claude)
-    async with walk(home, claude, "SAY:plum", system_prompt="who you are") as walked:
-        tty, watch = walked.tty, walked.watch
-        await tty.see("Yes, I trust this folder")
-        assert (watch.activity, watch.is_ready) == ("unknown", False)
-        await confirm(tty)
-        await tty.becomes("idle")
-        await tty.see("plum")
-        await tty.submit("GREPSYS:who you are")
-        await tty.see("GREPSYS true")
-        await tty.becomes("idle")
-        await tty.submit("SHELL:touch x")
-        await tty.becomes("waiting")
-        assert watch.waiting_for == "Bash: touch x"
-        await ignores_pastes(tty)
-        await tty.type("\x1b")
-        await tty.becomes("idle")
-        await tty.submit(recall + HOSTILE)
-        await tty.becomes("idle")
-        assert "plum" in str(asked(claude.model, recall))
-        assert watch.conversation == walked.conversation
-        await tty.end()  # it writes what it has recorded a moment later
-
-        assert not (walked.workspace / "x").exists()
-        assert [(item.kind, item.text, item.name) for item in walked.items()[:6]] == [
-            ("user", "GREPSYS:who you are", ""),
-            ("agent", "GREPSYS true", ""),
-            ("user", "SHELL:touch x", ""),
-            ("tool", "touch x", "Bash"),
-            ("notice", "The request was interrupted.", ""),
-            ("user", cleaned(recall + HOSTILE), ""),
-        ]
-        assert walked.record.end() == walked.position, "each item once"
-        await walked.bridge.handle(message(last))
-        assert "touch x" in str(asked(claude.model, last))
-        assert set(walked.session_map.values()) == {walked.conversation}
-
-
-def answer_first_dialogs(claude: AgentCli) -> None:
-    """Have answered what claude asks a person at its first start, but for the workspace."""
-    key = claude.env["ANTHROPIC_API_KEY"][-20:]
-    answered = {
-        "hasCompletedOnboarding": True,
-        "customApiKeyResponses": {"approved": [key], "rejected": []},
-    }
-    Path(os.environ["HOME"], ".claude.json").write_bytes(orjson.dumps(answered))

@@ -11,19 +11,10 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.config.home import Home
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, Launch
 from remoteclaw.runtimes.codex import CodexRuntime
 from remoteclaw.runtimes.codex_terminal import CodexTerminal, CodexWatch
-from remoteclaw.tty.input import cleaned
-from tests.conftest import required
-from tests.support.agents import AgentCli, ModelServerProcess
-from tests.support.dialogs import ESCALATED, HOSTILE, confirm, ignores_pastes
-from tests.support.prefixes import asked, word
-from tests.support.stack import message
-from tests.support.waiting import eventually
-from tests.support.walks import walk
 
 ID = "01a207ba-dadb-7820-a23c-83adb57e1d47"
 SPEC = AgentSpec(
@@ -241,45 +232,3 @@ def writer(file: Path, env: dict[str, str]) -> "subprocess.Popen[bytes]":
     process.stdout.readline()
     file.write_text("{}\n")
     return process
-
-
-# -- the real one ---------------------------------------------------------------------------------
-
-
-async def test_one_conversation_goes_from_turns_to_a_terminal_and_back(
-    model_server: ModelServerProcess, home: Home
-) -> None:
-    cli: AgentCli = required("codex", model_server)
-    recall, last = (f"RECALL {word(what)}" for what in ("here", "again"))
-    async with walk(home, cli, "SAY:plum", system_prompt=SPEC.system_prompt) as walked:
-        tty, watch = walked.tty, walked.watch
-        await tty.see("Open restricted")
-        assert (watch.activity, watch.is_ready) == ("unknown", False)
-        await confirm(tty)
-        await tty.becomes("idle")
-        await tty.submit(ESCALATED)
-        await tty.becomes("waiting")
-        assert watch.waiting_for == "permission"
-        await ignores_pastes(tty)
-        await tty.type("\x1b")
-        await tty.becomes("idle")
-        await tty.type("\x03")  # what was pasted stands in its composer
-        await tty.submit(recall + HOSTILE)
-        await tty.becomes("idle")
-        assert "plum" in str(asked(cli.model, recall))
-        assert "create_thread" not in cli.model.bodies(), "it has no tools for other threads"
-        await eventually(lambda: watch.conversation == walked.conversation)
-        await tty.end()
-
-        assert not (walked.workspace / "x").exists()
-        items = walked.items()
-        assert [(item.kind, item.text, item.name) for item in items[:4]] == [
-            ("user", ESCALATED, ""),
-            ("tool", "touch x", "exec_command"),
-            ("notice", "The request was interrupted.", ""),
-            ("user", cleaned(recall + HOSTILE), ""),
-        ]
-        assert walked.items() == items, "each item once"
-        await walked.bridge.handle(message(last))
-        assert "touch x" in str(asked(cli.model, last))
-        assert set(walked.session_map.values()) == {walked.conversation}

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,24 +9,14 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.config.home import Home
-from remoteclaw.errors import ErrorCategory
 from remoteclaw.protocols import AgentSpec, Launch, TranscriptItem
 from remoteclaw.runtimes.gemini import GeminiRuntime
 from remoteclaw.runtimes.gemini_chats import GeminiTranscript
 from remoteclaw.runtimes.gemini_terminal import GeminiTerminal, GeminiWatch
-from remoteclaw.tty.input import cleaned
-from tests.conftest import required
-from tests.support.agents import ModelServerProcess
-from tests.support.dialogs import HOSTILE, ignores_pastes
-from tests.support.stack import message
-from tests.support.walks import walk
 
 ID = "8e7203f5-0e99-4388-b6fa-bf6d7fe5c040"
 READY, WORKING = "◇  Ready (work)      ", "✦  Working… (work)    "
 NOTICE = "Gemini CLI needs your attention {}"
-#: What gemini takes for a loop, also in the second answer, which is made of the first one.
-LOOP = "SAY: " * 15 + "x"
 SILENT, ASKING = "⏲  Working… (work)     ", "✋  Action Required (work)"
 
 
@@ -306,52 +295,3 @@ def test_a_conversation_is_where_it_was_begun(chat: Chat) -> None:
     items, _ = GeminiTranscript(ID, {"HOME": str(chat.directory)}).read("")
 
     assert [item.text for item in items] == ["plum"]
-
-
-# -- the real one ---------------------------------------------------------------------------------
-
-
-async def test_gemini_goes_from_a_turn_to_a_terminal_and_from_the_record_back(
-    model_server: ModelServerProcess, home: Home
-) -> None:
-    cli = required("gemini", model_server)
-    signed_in = Path(os.environ["HOME"], ".gemini", "settings.json")
-    signed_in.parent.mkdir()
-    signed_in.write_text(
-        '{"security": {"auth": {"selectedType": "gemini-api-key"}},'
-        ' "general": {"enableNotifications": true}}'
-    )
-    async with walk(home, cli, "SAY: plum", prompt="RECALL") as walked:
-        tty = walked.tty
-        await tty.becomes("idle")
-        assert tty.seen == ["unknown", "busy", "idle"], "it takes up its prompt"
-        await tty.submit("SHELL: touch x")
-        await tty.becomes("waiting")
-        await ignores_pastes(tty)
-        await tty.type("\x1b")
-        await tty.becomes("idle")
-        await tty.submit(LOOP)
-        await tty.becomes("waiting")
-        assert "loop" in tty.watch.waiting_for
-        await tty.type("\x1b")
-        await tty.see("A potential loop was detected. ")  # the dialog has no more words there
-        await tty.submit(f"SAY: quince{HOSTILE}")
-        await tty.becomes("idle")
-        await tty.end(signal.SIGTERM)
-        items = walked.items()
-        again = await walked.bridge.handle(message("SAY: fig"))
-
-    items = [item for item in items if "loop" not in item.text and "SAY: SAY:" not in item.text]
-    recalled = items.pop(1)
-    assert "SAY: plum" in recalled.text, "it remembers the turn"
-    assert [(item.kind, item.text) for item in items] == [
-        ("user", "RECALL"),
-        ("user", "SHELL: touch x"),
-        ("tool", "touch x"),
-        ("notice", "Request cancelled."),
-        ("user", cleaned(f"SAY: quince{HOSTILE}")),
-        ("agent", "quince"),
-    ]
-    assert not (walked.workspace / "x").exists()
-    # So the session goes on from its record, as after any process of gemini's.
-    assert again.error_category is ErrorCategory.SESSION_EXPIRED

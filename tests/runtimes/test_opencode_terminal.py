@@ -1,7 +1,6 @@
 """OpenCode's own program in a terminal: how it is started, and what it says of itself."""
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,21 +9,14 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.config.home import Home
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, Launch
 from remoteclaw.runtimes.local_http import MOST_BYTES
 from remoteclaw.runtimes.opencode import OpencodeRuntime
 from remoteclaw.runtimes.opencode_terminal import OpencodeTerminal, OpencodeWatch
 from remoteclaw.runtimes.terminal import TerminalNotes
-from remoteclaw.tty.input import cleaned
-from tests.conftest import required
-from tests.support.agents import ModelServerProcess
-from tests.support.dialogs import HOSTILE, ignores_pastes
 from tests.support.opencode import MAIN, Server, Store
-from tests.support.stack import message
 from tests.support.waiting import eventually
-from tests.support.walks import walk
 
 SPEC = AgentSpec(
     runtime="opencode",
@@ -307,44 +299,3 @@ async def test_what_it_has_begun_before_anyone_was_there_is_found_by_its_words(
     following.title("OpenCode")
     await eventually(lambda: following.activity == "idle")
     assert following.conversation == OTHER
-
-
-# -- the real one ---------------------------------------------------------------------------------
-
-
-async def test_opencode_goes_from_a_turn_to_a_terminal_and_back_with_its_memory_whole(
-    model_server: ModelServerProcess, home: Home
-) -> None:
-    cli = required("opencode", model_server)
-    async with walk(home, cli, "SAY: plum", prompt="RECALL") as walked:
-        tty = walked.tty
-        await tty.becomes("idle")
-        assert tty.seen == ["unknown", "busy", "idle"], "it takes up its prompt"
-        await tty.submit("SHELL: touch x")
-        await tty.becomes("waiting")
-        assert walked.watch.waiting_for == "bash: touch x"
-        await tty.see("Allow once")  # what is pasted before is in the composer
-        await ignores_pastes(tty)
-        await tty.type("\x1b")
-        await tty.becomes("idle")
-        walked.items()  # while it is written
-        await tty.submit(f"SAY: quince{HOSTILE}")
-        await tty.becomes("idle")
-        assert walked.watch.conversation == walked.conversation
-        await tty.end(signal.SIGTERM)
-        items = walked.items()
-        again = await walked.bridge.handle(message("RECALL"))
-
-    recalled = items.pop(1)
-    assert "SAY: plum" in recalled.text, "it remembers the turn"
-    assert [(item.kind, item.text) for item in items] == [
-        ("user", "RECALL"),
-        ("user", "SHELL: touch x"),
-        ("tool", "touch x"),
-        ("agent", "DONE The user rejected permission to use this specific tool call."),
-        ("user", cleaned(f"SAY: quince{HOSTILE}")),
-        ("agent", "quince"),
-    ]
-    assert not (walked.workspace / "x").exists()
-    answer = again.payloads[0].text
-    assert answer.count("SAY: plum") == answer.count("SAY: quince") == 1, "the turn remembers both"

@@ -76,7 +76,7 @@ async def agent_bridge(
     """
     runtime = options.pop("runtime", None) or create_cli_runtime(name)
     keeper = _keeper(home)
-    session_map = MemorySessionMap()
+    session_map = options.pop("session_map", MemorySessionMap())
     names = {field.name for field in fields(AgentSpec)}
     of_agent = {key: options.pop(key) for key in names & options.keys()}
     spec = _spec(home, runtime, of_agent)

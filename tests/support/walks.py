@@ -7,24 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.bridge import ChannelBridge
 from remoteclaw.config.home import Home, private_directory
 from remoteclaw.protocols import AgentSpec, Launch, TerminalWatch, Transcript, TranscriptItem
 from remoteclaw.runtimes import create_cli_runtime
 from tests.support.agents import AgentCli
-from tests.support.bridges import MemorySessionMap, agent_bridge
-from tests.support.stack import message
 from tests.support.tty import Tty
 
 
 @dataclass
 class Walk:
-    """A conversation of one turn, which is open in a terminal."""
+    """A conversation of turns, which is open in a terminal."""
 
+    cli: AgentCli
     conversation: str
     workspace: Path
-    bridge: ChannelBridge
-    session_map: MemorySessionMap
     tty: Tty
     record: Transcript
     position: str
@@ -46,26 +42,21 @@ class Walk:
 
 @contextlib.asynccontextmanager
 async def walk(
-    home: Home, cli: AgentCli, said: str, *, prompt: str = "", **of_spec: Any
+    home: Home, cli: AgentCli, conversation: str, *, prompt: str = "", **of_spec: Any
 ) -> AsyncIterator[Walk]:
-    """Have a conversation in which one thing was said in a turn, and its program in a terminal."""
+    """Have a conversation of turns open in the CLI's own program."""
     runtime = create_cli_runtime(cli.name)
     terminal = runtime.terminal
     assert terminal is not None
     env = {**runtime.environment(os.environ), **cli.env}
-    about: dict[str, Any] = {"command": cli.command, "env": env, "model": cli.model_name}
-    async with agent_bridge(home, cli.name, **about) as (bridge, keeper, session_map):
-        await bridge.handle(message(said))
-        (conversation,) = session_map.values()
-        await keeper.discard()
-        workspace = home.path / "work"
-        record = terminal.transcript(conversation, workspace=str(workspace), env=env)
-        position = record.end()
-        launch, watch = program(
-            cli, env, workspace, home.path, conversation=conversation, prompt=prompt, **of_spec
-        )
-        async with Tty.running(launch, watch) as tty:
-            yield Walk(conversation, workspace, bridge, session_map, tty, record, position)
+    workspace = home.path / "work"
+    record = terminal.transcript(conversation, workspace=str(workspace), env=env)
+    position = record.end()
+    launch, watch = program(
+        cli, env, workspace, home.path, conversation=conversation, prompt=prompt, **of_spec
+    )
+    async with Tty.running(launch, watch) as tty:
+        yield Walk(cli, conversation, workspace, tty, record, position)
 
 
 def program(
