@@ -213,6 +213,7 @@ async def test_one_types_and_who_takes_over_is_seen(browser: Browser, stack: Sta
         await button(other, "Take control from ada").click()
         await expect(page.locator(".tty-people")).to_contain_text("bob types")
         await expect(page.get_by_label("Type into the terminal")).to_be_hidden()
+        await expect(other.get_by_label("Type into the terminal")).to_be_focused()
         await page.keyboard.type("two")
         await other.keyboard.type("three")
         await eventually(lambda: pane.typed[3:] == ["t:t", "t:h", "t:r", "t:e", "t:e"])
