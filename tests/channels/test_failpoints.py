@@ -254,7 +254,8 @@ PERHAPS = {
 FILES = {"file before": [True], "file after": [False, True]}
 
 
-@pytest.mark.thorough("connect", "menu", "typing")
+# What is killed before a call is so behind the one before.
+@pytest.mark.thorough("connect", "menu", "poll-before", "fetch-before", "edit-after", "typing")
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("call", CALLS)
 async def test_a_process_that_is_killed_in_the_call(lab: Lab, call: str, side: Side) -> None:
