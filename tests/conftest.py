@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 
 import fakeredis
@@ -85,10 +85,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for number in range(count) for item in items[number::count]]
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Have no search for garbage look through thousands of tests, neither here nor in a fork."""
+    gc.disable()
+    collected = yield
+    gc.enable()
     gc.collect()
     gc.freeze()
+    return collected
 
 
 # A busy machine is no failure; a test that hangs is ended by its time limit.
