@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remoteclaw.gateway.page.html import html_of
@@ -99,6 +99,7 @@ def test_no_html_of_a_text_gets_into_the_page(text: str) -> None:
 PIECES = st.sampled_from([*VECTORS, "\n", "> ", "- ", "|", "`", "]("])
 
 
+@example('```"><script>\n```')
 @given(st.text() | st.lists(PIECES).map("".join))
 def test_whatever_it_is_there_are_known_tags_alone(text: str) -> None:
     check(html_of(text))
