@@ -1,1 +1,1 @@
-"""A terminal in the person's own: a client of the gateway that paints its screen and types."""
+"""`remoteclaw attach`: a session's terminal in the user's own, as a client of the gateway."""

@@ -1,4 +1,4 @@
-"""A far terminal in the person's own: painted there as it changes, and typed in from there."""
+"""Shows a session's terminal in the user's own, and sends what they type to it."""
 
 import asyncio
 import base64

@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a program of a conversation is to be started with."""
+    """The launch parameters of an agent's own program for a conversation."""
 
     spec: AgentSpec
     root: str
@@ -69,7 +69,7 @@ class Prepared:
 
 
 class ChannelBridge:
-    """Takes a turn through an agent and returns what there is to deliver.
+    """Runs a turn with an agent and returns the messages to deliver.
 
     It never repeats a turn: it reports a failure's category, and its caller decides.
     """

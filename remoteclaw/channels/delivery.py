@@ -31,7 +31,7 @@ from remoteclaw.protocols import ChannelAdapter, LiveAdapter, Part, Place, Reply
 
 NO_EFFECT = "It was sent without the effect: this channel has none of that name."
 GONE = "it is not kept any more"
-PERHAPS = "It was perhaps sent: {tries} times nobody could tell whether the platform has taken it."
+PERHAPS = "It was perhaps sent: after {tries} tries it is unknown whether the platform has it."
 
 #: How old a preview may be that an answer takes the place of, in seconds: nobody is notified of
 #: that, and a person who waits longer looks elsewhere.

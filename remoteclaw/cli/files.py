@@ -78,7 +78,7 @@ async def files_of_reply(fleet: "Fleet", what: str, directory: Path) -> bool:
     sid, entry_id = await find_message(fleet, what)
     outcome = await fleet.outcomes.read(sid, entry_id)
     if outcome is None:
-        raise NotFound(f"Nothing is known of message {what!r} any more.")
+        raise NotFound(f"There is no message {what!r}, or its record has expired.")
     if not outcome.is_final:
         raise NotFound(f"Message {what!r} is not answered yet: try again later.")
     files = [file for part in outcome.reply for file in part.get("attachments", ())]

@@ -1,1 +1,1 @@
-"""Clients of the gateway: the link that a chat, a terminal and a command ask it over."""
+"""Clients of the gateway: the WebSocket connection that chat, attach and commands share."""

@@ -1,7 +1,7 @@
-"""Changes of the configuration that a person has decided: done once, and said what became of them.
+"""Applies or discards a change of the configuration that a person has decided, and says so once.
 
-Whoever takes an answer does this next, under the lock of the file. If it is killed before it has
-said what became of the change, or is on another host, the gateway of the file's host does it.
+The process that takes the answer does this next, under the lock of the file. If it is killed before
+it has said so, or is on another host, the gateway of the file's host does it.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Permissions: what an agent's CLI may do without a person's word.
+"""Permissions: what an agent's CLI may do without approval.
 
 The CLIs ask, each in its own way, and their runtimes say what is asked for as an `Intent`.
 `decide()` answers for all of them, by the agent's `permissions` and its rules in `allow`.

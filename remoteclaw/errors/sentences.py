@@ -16,7 +16,7 @@ _SENTENCES = {
     ErrorCategory.UNKNOWN_MODEL: "{agent} is set to a model that its account can't use. "
     "Its operator has to correct `model` under [agents.{agent}]; then send your message again.",
     ErrorCategory.CONTEXT_OVERFLOW: "This conversation, or your message, is too long for {agent}'s "
-    "model. Send it again, if it was long in parts.",
+    "model. If your message was long, send it again in parts.",
     ErrorCategory.UNFIT_IMAGE: "{agent}'s model can't read a picture in this conversation. "
     "Send your message again, without the picture or with another one.",
     ErrorCategory.AUTH: "{agent} isn't signed in to its model. "

@@ -1,6 +1,6 @@
-"""The lease of a session: how a worker takes, holds and gives back the right to run its turns.
+"""The lease of a session: a worker's exclusive right to run its turns, acquired and released.
 
-A lease is an exclusive lock on a session and its state: once another worker has the next one,
+A lease is an exclusive lock on a session and its state: once another worker acquires it,
 Redis refuses every write of the earlier owner.
 """
 
@@ -255,7 +255,7 @@ class Lease:
         return stop.decode(), newest.decode()
 
     async def stays_quiet(self, seconds: float) -> bool:
-        """Return whether no entry comes within these seconds, besides those that were read."""
+        """Return whether no entry newer than the last one read comes within these seconds."""
         until = boottime() + seconds
         streams: dict[Any, Any] = {keys.inbound(self.sid): self.newest_read}
         while (left_ms := int((until - boottime()) * 1000)) > 0:
@@ -302,7 +302,7 @@ class Lease:
         return "nothing"
 
     async def needed(self) -> None:
-        """Return once another session waits that this worker could serve, and no idle one does."""
+        """Return once another session's hint waits for this worker, and no idle worker takes it."""
         last_hint: Any = None
         while True:
             try:
@@ -320,7 +320,7 @@ class Lease:
                 await asyncio.sleep(LISTEN_S)  # the turn's own steps wait for Redis
 
     async def _has_hints_of_others(self) -> bool:
-        """Whether hints wait that are not this session's own: one may be left over."""
+        """Whether another session's hint waits; one of this session may be left over."""
         client: Any = self.scripts.client
         for queue in keys.competing(self.state.lane, self.host):
             for job in await client.lrange(queue, 0, MOST_HINTS):
@@ -339,7 +339,7 @@ class Lease:
     # -- leaving it ----------------------------------------------------------------------------
 
     async def close(self) -> bool:
-        """Give the lease back and let the session be idle; False if it has another entry."""
+        """Release the lease and let the session be idle; False, and kept, if an entry waits."""
         reply = await self.run_fenced(
             "close",
             {"inbound": keys.inbound(self.sid), "active": keys.ACTIVE},
@@ -349,7 +349,7 @@ class Lease:
         return bool(reply == b"closed")
 
     async def release(self, *, delay_s: float = 0.0) -> None:
-        """Give the lease back while entries remain; the session queues behind the waiting ones.
+        """Release the lease while entries remain; the session queues behind those that wait.
 
         With a delay, no worker is hinted before so many seconds have passed; then workers of all
         hosts are, because this host can't serve the session.

@@ -219,7 +219,7 @@ class Sessions:
         """
         if view := await self.view(await self.find(text)):
             return view
-        raise NotFound(f"Nothing is known of {text!r} any more.")
+        raise NotFound(f"There is no {text!r}, or its record has expired.")
 
     async def key_of(self, text: str) -> SessionKey:
         """Return the key of the session that `text` names, as `find()` does.
@@ -312,7 +312,7 @@ class Sessions:
     async def stop(self, sid: str, *, call: str | None = None, wants_result: bool = True) -> int:
         """Stop all that the session has accepted so far; return how many entries that concerns.
 
-        So does all that it has started, and those sessions in turn; the session that started
+        Sessions that it has started are stopped, too, and theirs in turn. The one that started
         them gets no result, and neither does its own parent unless that `wants_result`.
         It is durable: a worker that takes the session later stops them too.
         0 means that there was nothing to stop, or that it finished first. With the same `call`

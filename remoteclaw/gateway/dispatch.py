@@ -207,7 +207,9 @@ def _errors_as_refusals(name: str) -> Iterator[None]:
         raise CallRefused("UNAVAILABLE", str(error)) from None
     except Exception as error:  # noqa: BLE001 - a bug in one method must not stop the gateway
         log.error("%s: %s", name, frames_of(error))
-        raise CallRefused("INTERNAL", "It failed here; the gateway's log has why.") from None
+        raise CallRefused(
+            "INTERNAL", "It failed in the gateway, whose log has the reason."
+        ) from None
 
 
 def _name_of(principal: Principal, method: Method, params: Params, call_id: str | None) -> str:

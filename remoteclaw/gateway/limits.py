@@ -59,7 +59,9 @@ class Calls:
         else:
             who, pool, most = principal.credential, "operators", MOST_OF_OPERATORS
         if self._running[who] >= MOST_OF_ONE:
-            raise CallRefused("UNAVAILABLE", f"{MOST_OF_ONE} calls of yours run: wait for one.")
+            raise CallRefused(
+                "UNAVAILABLE", f"{MOST_OF_ONE} of your calls are running: wait until one ends."
+            )
         if self._running[pool] >= most:
             raise CallRefused("UNAVAILABLE", "The gateway has too much to do: ask again later.")
         self._running.update((who, pool))

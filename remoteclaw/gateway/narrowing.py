@@ -70,7 +70,7 @@ def check_method(operator: Operator, method: Method) -> None:
         mine = ", ".join(map(repr, operator.agents))
         raise CallRefused(
             "FORBIDDEN",
-            f"This token is for {mine} alone, and {method.name} is about more than that.",
+            f"This token is for {mine} alone, and {method.name} is about others, too.",
         )
 
 
@@ -107,7 +107,7 @@ class Narrowed:
         """Raise `CallRefused` for a call that is about more than the token's agents."""
         if method.name == "chat.open" and getattr(params, "sender", None) is not None:
             raise CallRefused(
-                "FORBIDDEN", "A token for some agents alone speaks for nobody in another chat."
+                "FORBIDDEN", "A token for some agents alone can't set `sender` for another chat."
             )
         named = [session_key]
         if parameter := _BY_SESSION.get(method.name):

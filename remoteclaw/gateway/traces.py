@@ -30,7 +30,7 @@ async def find_message(fleet: Fleet, what: str) -> tuple[str, str]:
                 return said.sid, [said.turn, *said.entries][-1]
     view = await fleet.sessions.named(what)
     if view.last_entry is None:
-        raise NotFound(f"Nothing is known of {what!r} any more.")
+        raise NotFound(f"There is no {what!r}, or its record has expired.")
     return view.sid, view.last_entry
 
 
@@ -49,7 +49,7 @@ async def traced(fleet: Fleet, sid: str, entry_id: str, *, most: int = 1) -> Seq
         found.append(await _with_moved(fleet, outcome))
         next_id = outcome.previous
     if not found:
-        raise NotFound(f"Nothing is known of message {sid[:8]}-{entry_id} any more.")
+        raise NotFound(f"There is no message {sid[:8]}-{entry_id}, or its record has expired.")
     asked = [one for one in await fleet.asks.all() if one.session.sid == sid]
     return [_with_asked(outcome, asked) for outcome in found]
 

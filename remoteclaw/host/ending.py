@@ -1,4 +1,4 @@
-"""The end of a program of ours: at once."""
+"""Runs a program of RemoteClaw, and exits at once when it returns."""
 
 import contextlib
 import os

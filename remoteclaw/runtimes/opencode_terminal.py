@@ -272,7 +272,7 @@ class OpencodeWatch(NotedWatch):
 
 
 def _request(request: Mapping[str, Any]) -> PermissionEvent:
-    """Return what it asks leave for: a tool with what it would do, or else with its patterns."""
+    """Return what it asks permission for: a tool with what it would do, or with its patterns."""
     given = mapping(request.get("metadata")) or {"patterns": request.get("patterns")}
     return PermissionEvent(text(request.get("id")), text(request.get("permission")), given)
 

@@ -35,9 +35,9 @@ from remoteclaw.session.turn import TurnRunner
 
 #: How often a lingering drain asks whether its worker is leaving, in seconds.
 LINGER_STEP_S = 1.0
-#: After so many seconds, a session whose entries need a newer worker is offered again.
+#: When a session whose entries need a newer worker is hinted again, in seconds.
 NEWER_WORKER_RETRY_S = 30.0
-#: The longest wait for a person who is still typing, in debounce times.
+#: The longest wait for a person who is still typing, in multiples of `debounce_ms`.
 MOST_DEBOUNCES = 10
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class Drain:
         return gathering_pause_s(waiting, runner.queue, now_ms=now_ms) if waiting else 0.0
 
     async def _wait_for_results(self, lease: Lease, waiting: list[Entry]) -> list[Entry]:
-        """Wait while results of tasks come that end together; return the entries that wait then."""
+        """Wait for results of tasks that end at about the same time; return what waits then."""
         while waiting and waiting[0].origin == "result":
             pause_s = settling_pause_s(waiting, now_ms=await self._fleet.scripts.now_ms())
             if not pause_s or await lease.stays_quiet(pause_s):

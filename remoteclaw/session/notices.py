@@ -10,7 +10,7 @@ from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayloa
 from remoteclaw.profiles import profile_of
 
 SECOND_TRY = "(I was interrupted while I worked on this. Here is my second try.)"
-CONTEXT_LOST = "(I no longer have our earlier conversation, and go on from what was noted of it.)"
+CONTEXT_LOST = "(I no longer have our earlier conversation. I go on from notes of it.)"
 NOTHING_RUNS = "Nothing is running now."
 COMMAND_DONE = "Done."
 NOTHING_SAID = "(The agent finished without saying anything.)"
@@ -18,7 +18,7 @@ TOO_MANY = (
     "(I was busy, and I keep {cap} waiting messages at most. I left out {count}: send again what "
     "still matters.)"
 )
-RESET = "This is a new conversation: what we said before is put away."
+RESET = "This is a new conversation. I no longer see the earlier one."
 
 
 def failed_result(

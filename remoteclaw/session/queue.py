@@ -205,7 +205,7 @@ def reaction(turn: Turn, queue: QueueConfig, *, known: str, stop: str, newest: s
 def takes_newcomers(
     turn: Turn, behind: Sequence[Entry], queue: QueueConfig, *, can_steer: bool
 ) -> bool:
-    """Return whether new messages join a turn behind which the entries `behind` wait.
+    """Return whether new messages may join a turn; `behind` are the entries that wait already.
 
     None joins while another one waits, nor a command of the agent's CLI. People's messages join in
     the mode steer; what a task is told, in each.

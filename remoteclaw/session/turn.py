@@ -1,4 +1,4 @@
-"""A turn of a session: its life is `TurnRunner.run()`, from what waits to the outcome."""
+"""A turn of a session: `TurnRunner.run()` takes waiting entries to their outcome."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -53,7 +53,7 @@ class TurnRunner:
         opening: TerminalOpening,
         left: TerminalPlace | None,
     ) -> None:
-        """`left` is the terminal that an owner before has started; it has ended."""
+        """`left` is the terminal that an earlier owner of the lease started; it has ended."""
         self._terminals = terminals
         self._opening = opening
         self._left = left
@@ -75,7 +75,7 @@ class TurnRunner:
             await self._asking.warm_up(Turn(self._lease.session, tuple(waiting)))
 
     async def run(self, waiting: Sequence[Entry]) -> Finished | None:
-        """Take the next batch of what waits to its outcome; None if the lease is given back."""
+        """Run the next batch to its outcome; None if it was postponed, or opened a terminal."""
         plan = next_batch(
             waiting,
             self.queue,
@@ -115,7 +115,7 @@ class TurnRunner:
             self._running = None
 
     async def _run_terminal(self, attempt: Attempt) -> Finished | None:
-        """Open a turn's terminal, or end the turn of one that has ended; None if it is open."""
+        """Open a turn's terminal, or finish the turn of one that ended; None once it is open."""
         turn, left = attempt.turn, self._left
         if left and left.turn != turn.id:
             left = None
@@ -164,7 +164,7 @@ class TurnRunner:
     # -- the steps -----------------------------------------------------------------------------
 
     async def _begin(self, plan: NextBatch, waiting: Sequence[Entry]) -> Attempt | None:
-        """Record the batch, or the one before that was not finished; None if it is gone."""
+        """Record the batch, or begin the unfinished one again; None if its entries are gone."""
         lease, bridge = self._lease, self._bridge
         planned = [entry for entry in waiting if entry.id in plan.batch]
         will_reset = await self._resets.why(planned[0].id, planned, was_asked=False)
@@ -215,7 +215,7 @@ class TurnRunner:
         return attempt
 
     def _beside(self, attempt: Attempt) -> Beside:
-        """Return what answers newer messages beside a turn, and has some of them join it."""
+        """Return the `Beside` that answers newer messages during a turn; some of them join it."""
         lease, bridge, turn = self._lease, self._bridge, attempt.turn
         if may_be_joined(turn, can_steer=bridge.can_steer):
             attempt.steering = Steering(lease, attempt.known, takes_all=False)

@@ -625,7 +625,7 @@ async def test_a_key_is_not_repeated_for_ever(
     assert tried == ["one"] * 90 + ["two"]
     (letter,) = await stack.fleet.dead_letters.list()
     assert (letter.text, letter.category) == ("one", "unknown")
-    assert "60 times nobody could tell" in letter.detail
+    assert "after 60 tries it is unknown" in letter.detail
 
 
 # -- refusals -------------------------------------------------------------------------------------

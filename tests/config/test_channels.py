@@ -115,7 +115,10 @@ def test_a_token_is_read_from_where_it_is(directory: Path) -> None:
     [
         (TokenConfig(token_env="T"), "There is no token: $T is empty."),
         (TokenConfig(token_file="/nowhere/t"), "/nowhere/t can't be read: No such file"),
-        (TokenConfig(token="two words"), "token has something else than a token in it."),
+        (
+            TokenConfig(token="two words"),
+            "token doesn't contain a token: one is printable ASCII, without spaces.",
+        ),
     ],
 )
 def test_a_token_that_is_not_there_is_one_sentence(account: TokenConfig, problem: str) -> None:

@@ -53,7 +53,7 @@ async def test_messages_are_read(stack: Stack, served: Platform, turn: Turn) -> 
     stack.configure(channels={})  # alice is no owner
 
     here = await turn.call("message_read", limit=2)
-    with pytest.raises(CallRefused, match="reads the current chat alone"):
+    with pytest.raises(CallRefused, match="may read the current chat only"):
         await turn.call("message_read", channelId="chat-2")
     stack.configure()
     there = await turn.call("message_read", channelId="chat-2")

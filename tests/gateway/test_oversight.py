@@ -206,7 +206,7 @@ async def test_a_trace_goes_back_message_by_message(stack: Stack) -> None:
     async with page(stack, "read") as client:
         newest = await client.call("sessions.trace", {"what": session})
         both = await client.call("sessions.trace", {"what": session, "limit": 20})
-        with pytest.raises(Refused, match="Nothing is known of message"):
+        with pytest.raises(Refused, match="There is no message"):
             await client.call("sessions.trace", {"what": f"{accepted[0].session.sid[:8]}-1-1"})
 
     references = [f"{one.session.sid[:8]}-{one.entry_id}" for one in reversed(accepted)]

@@ -165,7 +165,7 @@ async def test_agents_start_others_only_where_that_is_configured(stack: Stack) -
     )
     started = await call(stack, parent, "sessions_spawn", prompt="x", agentId="other")
 
-    assert "may start sessions of its own alone" in why
+    assert "may start only sessions of its own" in why
     assert "There is no agent 'nobody'" in unknown
     assert SessionKey.parse(started.child_session_key).agent == "other"
 
@@ -179,7 +179,7 @@ async def test_another_chat_is_for_owners(stack: Stack) -> None:
     own = await call(stack, alice, "sessions_spawn", prompt="x", channel="test:chat-1")
     started = await call(stack, olga, "sessions_spawn", prompt="x", channel="test:chat-9")
 
-    assert why == "Only for an owner, a session can be started for another chat."
+    assert why == "Only an owner's turn can start a session for another chat."
     assert SessionKey.parse(own.child_session_key).channel_id == "chat-1"
     assert SessionKey.parse(started.child_session_key).channel_id == "chat-9"
 
@@ -373,7 +373,7 @@ async def test_what_became_of_a_task(stack: Stack, parent: Turn) -> None:
     assert "demo agent" in status.runs[0].result
     assert by_label.runs[0].run_id == waiting.run_id
     assert "needs runId or label" in unclear
-    assert "has started no such session" in foreign
+    assert "has no such task" in foreign
 
 
 async def test_a_cancelled_task_and_all_below_it_end_without_a_result(stack: Stack) -> None:

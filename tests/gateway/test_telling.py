@@ -295,10 +295,8 @@ async def test_what_can_not_be_told(stack: Stack, parent: Turn) -> None:
 
     assert "needs runId or label" in await untold(stack, parent)
     assert "tell needs message" in await untold(stack, parent, message=None, **named)
-    assert "has started no such session" in await untold(stack, other, **named)
-    assert "has started no such session" in await untold(
-        stack, parent, params={"runId": f"{'0' * 32}-1-0"}
-    )
+    assert "has no such task" in await untold(stack, other, **named)
+    assert "has no such task" in await untold(stack, parent, params={"runId": f"{'0' * 32}-1-0"})
     await call(stack, parent, "subagents", action="cancel", **named)
     cancelled = await untold(stack, parent, **named)
     await work(stack, run.child_session_key)

@@ -172,7 +172,9 @@ class TokenConfig(AccountConfig):
         if not found:
             raise ConfigError(f"There is no token: {where} is empty.")
         if not found.isascii() or not found.isprintable() or " " in found:
-            raise ConfigError(f"{where} has something else than a token in it.")
+            raise ConfigError(
+                f"{where} doesn't contain a token: one is printable ASCII, without spaces."
+            )
         return found
 
 

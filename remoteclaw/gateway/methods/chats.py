@@ -151,7 +151,8 @@ def _check_may_read(call: Call, chat: str | None) -> None:
         return
     if not is_for_owner(call.config, call.caller):
         raise CallRefused(
-            "FORBIDDEN", "This turn reads the current chat alone; only for an owner, others."
+            "FORBIDDEN",
+            "This turn may read the current chat only; other chats are for an owner's turn.",
         )
 
 

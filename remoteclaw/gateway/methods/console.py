@@ -159,7 +159,7 @@ async def _outcome(call: Call, params: contract.OutcomeParams) -> contract.ToldO
     sid, entry = _key(params.session_key).sid, params.entry
     found = await call.fleet.outcomes.read(sid, entry)
     if found is None:
-        raise CallRefused("NOT_FOUND", f"Nothing is known of message {entry!r} any more.")
+        raise CallRefused("NOT_FOUND", f"There is no message {entry!r}, or its record has expired.")
     if not found.is_final and params.timeout:
         following = call.fleet.outcomes.follow(sid, entry)
         with contextlib.suppress(TimeoutError):

@@ -94,7 +94,9 @@ async def wait(call: Call, params: WaitParams) -> SendResult:
     view = await find(call, session)
     outcome = await call.fleet.outcomes.read(view.sid, entry_id)
     if outcome is None:
-        raise CallRefused("NOT_FOUND", f"Nothing is known of run {params.run_id!r} any more.")
+        raise CallRefused(
+            "NOT_FOUND", f"There is no run {params.run_id!r}, or its record has expired."
+        )
     if not outcome.is_final and params.timeout > 0:
         waited = await call.fleet.outcomes.wait(view.sid, entry_id, timeout_s=params.timeout)
         outcome = waited or outcome

@@ -89,8 +89,8 @@ def _agent(call: Call, wanted: str | None, parent: SessionKey) -> str:
     if call.caller and not {wanted, "*"}.intersection(settings.spawns):
         raise CallRefused(
             "FORBIDDEN",
-            f"The agent {parent.agent!r} may start sessions of its own alone: spawns in its table "
-            f"says of which others.",
+            f"The agent {parent.agent!r} may start only sessions of its own: `spawns` in its table "
+            f"names other agents.",
         )
     return wanted
 
@@ -105,9 +105,7 @@ async def _at(call: Call, here: SessionKey, channel: str) -> SessionKey:
         here, provider=there.provider, account=there.account, channel_id=there.chat, thread=None
     )
     if call.caller and not is_for_owner(call.config, call.caller):
-        raise CallRefused(
-            "FORBIDDEN", "Only for an owner, a session can be started for another chat."
-        )
+        raise CallRefused("FORBIDDEN", "Only an owner's turn can start a session for another chat.")
     return moved
 
 
@@ -121,7 +119,7 @@ async def _subagents(call: Call, params: contract.SubagentsParams) -> contract.S
         if not runs:
             raise CallRefused(
                 "NOT_FOUND",
-                "This session has started no such session: action list has those that there are.",
+                "This session has no such task: the action list has those that there are.",
             )
     elif params.action in ("status", "tell"):
         raise CallRefused("INVALID_REQUEST", f"subagents: {params.action} needs runId or label.")

@@ -164,7 +164,9 @@ def _who(call: Call) -> tuple[str, str]:
     operator = call.operator
     token, _, _ = operator.credential.rpartition("/")
     if not token or operator.claims is not None:
-        raise CallRefused("FORBIDDEN", "Only who is logged in with a token of their own has this.")
+        raise CallRefused(
+            "FORBIDDEN", "This needs a login of one's own: `remoteclaw open` prints a link."
+        )
     return person_id(operator.name, is_admin=operator.has("admin")), token
 
 
