@@ -201,6 +201,7 @@ def test_tests_wait_with_one_patience() -> None:
     )
     # Each of these has its reason where it stands.
     allowed = {"chaos.py", "load.py", "test_leaving.py", "test_doors.py", "test_sessions.py"}
+    allowed |= {"test_conversation.py"}  # as long as three tests
     allowed |= {"tty.py", "dialogs.py"}  # a dialog that is drawn loses an Enter: it is tried again
     files = [file for file in (ROOT / "tests").rglob("*.py") if file.name not in allowed]
     found = [
