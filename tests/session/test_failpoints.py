@@ -312,7 +312,9 @@ async def test_a_worker_with_a_message_that_joins_its_turn_at(
         assert [lab.asked(f"{which}{word}") for which in ("", "second", "third")] == [1, 1, 1]
 
 
-@pytest.mark.thorough("end_redis", "answered-after-kill", "work-after-lose", "stop-after-lose")
+@pytest.mark.thorough(
+    *("end_redis", "aside_ask-answered-after-kill", "work-after-lose", "stop-after-lose")
+)
 @pytest.mark.parametrize(("side", "what_happens"), CASES)
 @pytest.mark.parametrize(
     ("step", "verdict"),
