@@ -308,7 +308,6 @@ async def test_a_process_that_was_frozen_says_and_reads_nothing_more(
     assert "runs" in run(stack, "channel", "list").stdout
 
 
-@pytest.mark.thorough
 async def test_the_real_claude_answers_in_telegram(
     stack: Stack, bot: TelegramBot, claude: AgentCli
 ) -> None:
