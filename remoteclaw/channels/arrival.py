@@ -10,7 +10,7 @@ from remoteclaw.channels.access import Access, Verdict
 from remoteclaw.channels.files import files_of
 from remoteclaw.channels.rate import MOST, Rate
 from remoteclaw.channels.transcript import is_recording
-from remoteclaw.commands.answers import GONE, NOT_YOURS, Told, answer_request, chosen
+from remoteclaw.commands.answers import GONE, NOT_YOURS, AnswerOutcome, answer_request, chosen
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import (
@@ -146,7 +146,7 @@ class Arrival:
                 about, emoji, once=self._name, sid=of.sid, keep_ms=keep_ms
             )
 
-    async def _chosen(self, access: Access, choice: Choice, is_known: bool) -> Told:
+    async def _chosen(self, access: Access, choice: Choice, is_known: bool) -> AnswerOutcome:
         """Answer a request by what was chosen on its card, and return what is told of that.
 
         Who is not let in may do so only where the configuration has others asked.
@@ -154,19 +154,19 @@ class Arrival:
         door, incoming = self.door, self.incoming
         request = await door.fleet.asks.find(choice.request)
         if request is None:
-            return Told(GONE)
+            return AnswerOutcome(GONE)
         meant = chosen(request, choice.verdict, words=choice.words)
         if meant is None:
-            return Told(GONE)
+            return AnswerOutcome(GONE)
         verdict, words = meant
         at = request.place
         is_there = (at.provider, at.account, at.chat) == (
             *(door.provider, door.account, incoming.chat),
         )
         if not is_known and not (is_there and request.chat):
-            return Told(NOT_YOURS)
+            return AnswerOutcome(NOT_YOURS)
         if not is_there:
-            return Told(ELSEWHERE)
+            return AnswerOutcome(ELSEWHERE)
         return await answer_request(
             door.fleet,
             door.home,
@@ -179,7 +179,7 @@ class Arrival:
             words=words,
         )
 
-    async def _tell_chosen(self, told: Told) -> None:
+    async def _tell_chosen(self, told: AnswerOutcome) -> None:
         """Answer the press of a button; when it is too late, the request's message says it."""
         if not isinstance(self.source, PressedAdapter):
             if not told.is_shown:

@@ -38,7 +38,7 @@ wait_option = click.option(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ToldOutcome:
     """The outcome of a message as `chat.outcome` tells it, and how it is printed."""
 
     status: str = "accepted"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.files import read_files
-from remoteclaw.cli.outcome import Told, Wait, complain_of_no_workers
+from remoteclaw.cli.outcome import ToldOutcome, Wait, complain_of_no_workers
 from remoteclaw.cli.output import complain
 from remoteclaw.client.link import Address, GatewayMissing, Link
 from remoteclaw.errors import PerhapsSent
@@ -172,7 +172,9 @@ async def _sent(
         raise
 
 
-async def _outcome(link: Link, here: Mapping[str, Any], entry: str, wait: Wait) -> Told | None:
+async def _outcome(
+    link: Link, here: Mapping[str, Any], entry: str, wait: Wait
+) -> ToldOutcome | None:
     """Wait for an outcome; None if it takes too long."""
     with wait.unless_interrupted(), contextlib.suppress(TimeoutError):
         async with asyncio.timeout(wait.seconds):
@@ -188,7 +190,7 @@ async def _outcome(link: Link, here: Mapping[str, Any], entry: str, wait: Wait) 
                     persists=True,
                 )
                 if told["status"] not in ("accepted", "running"):
-                    return Told(
+                    return ToldOutcome(
                         status=told["status"],
                         reply=told["reply"],
                         files=told["files"],

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from remoteclaw.cli.completion import complete_agents, complete_sessions
-from remoteclaw.cli.outcome import EXIT_REPLY, Told, wait_option
+from remoteclaw.cli.outcome import EXIT_REPLY, ToldOutcome, wait_option
 from remoteclaw.cli.output import complain, echo, echo_text, json_option
 from remoteclaw.host.terminal import login_name
 
@@ -73,7 +73,7 @@ class Order:
     def print_reference(self, reference: str, *, is_duplicate: bool, as_json: bool) -> int:
         """Print under which id it is known; return the exit status."""
         if as_json:
-            return Told().print_json(reference, is_duplicate=is_duplicate)
+            return ToldOutcome().print_json(reference, is_duplicate=is_duplicate)
         echo(reference)
         return EXIT_REPLY
 
@@ -81,7 +81,9 @@ class Order:
         """Print the answer to a command of chats; return the exit status."""
         text = answer or "Done."
         if as_json:
-            return Told(status="done", reply=[{"text": text, "isError": False}]).print_json(None)
+            return ToldOutcome(status="done", reply=[{"text": text, "isError": False}]).print_json(
+                None
+            )
         if sys.stdout.isatty():
             from remoteclaw.cli.stream import AnswerStream
 

@@ -67,7 +67,7 @@ BEFORE = "It was answered before:"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AnswerOutcome:
     """The outcome of an answer, for the person who gave it."""
 
     text: str
@@ -89,7 +89,7 @@ async def answer_request(
     is_owner: bool,
     words: str = "",
     message: str = "",
-) -> Told:
+) -> AnswerOutcome:
     """Answer a request on behalf of a person (CHANNEL:ID), and return what they are told.
 
     The first answer counts; every other one is told who has decided what, and when.
@@ -98,11 +98,11 @@ async def answer_request(
     if request.is_plan and verdict == "deny" and words:
         verdict = "words"  # a late one wakes the agent: it has something to do
     if not may_answer(config, request.session, by, request.people, is_owner=is_owner):
-        return Told(NOT_YOURS)
+        return AnswerOutcome(NOT_YOURS)
     if request.change and not (is_owner or by == OPERATOR):
-        return Told(FOR_OWNERS)
+        return AnswerOutcome(FOR_OWNERS)
     if unfit := _unfit(request, verdict, words):
-        return Told(unfit.format(id=request.id))
+        return AnswerOutcome(unfit.format(id=request.id))
     answered = Answered(verdict=verdict, by=by, name=name, at_ms=now_ms(), words=words)
     about = {"id": request.id, "name": name, "what": request.what, "words": words}
     go_on = GO_ON_WITH if request.is_question else GO_ON
@@ -119,13 +119,13 @@ async def answer_request(
     if request.change and answer:
         return await _of_change(fleet, home, request, _words(request, answer), is_first=is_done)
     if answer is None or state == "void":
-        return Told(ENDED.get(state, GONE))
+        return AnswerOutcome(ENDED.get(state, GONE))
     told = _words(request, answer)
     if not is_done:
-        return Told(f"{BEFORE} {told}")
+        return AnswerOutcome(f"{BEFORE} {told}")
     if state in ("granted", "used"):
-        return Told(f"{told}{WOKEN}", counts=True)
-    return Told(told, counts=True, is_shown=True)
+        return AnswerOutcome(f"{told}{WOKEN}", counts=True)
+    return AnswerOutcome(told, counts=True, is_shown=True)
 
 
 def _unfit(request: Request, verdict: Verdict, words: str) -> str | None:
@@ -146,19 +146,19 @@ def _unfit(request: Request, verdict: Verdict, words: str) -> str | None:
 
 async def _of_change(
     fleet: Fleet, home: Home, request: Request, told: str, *, is_first: bool
-) -> Told:
+) -> AnswerOutcome:
     """Carry out a change that is decided, and return what became of it."""
     now = await fleet.asks.find(request.id)
     if now and now.state == "answered":
         await carry_out(fleet, home, now, told)
         now = await fleet.asks.find(request.id)
     if now is None or now.change is None:
-        return Told(GONE)
+        return AnswerOutcome(GONE)
     became = now.became or SOON.format(told=told, host=now.change.host)
     if not is_first:
-        return Told(f"{BEFORE} {became}")
+        return AnswerOutcome(f"{BEFORE} {became}")
     is_shown = bool(now.became) and now.deliver == "channel"
-    return Told(became, counts=now.state != "void", is_shown=is_shown)
+    return AnswerOutcome(became, counts=now.state != "void", is_shown=is_shown)
 
 
 async def carry_out_changes(fleet: Fleet, home: Home) -> None:

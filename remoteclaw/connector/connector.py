@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping
 from remoteclaw.connector.environment import Unusable, endpoint, token
 from remoteclaw.connector.exchange import (
     Broken,
-    Call,
     Endpoint,
     Failure,
     Refused,
+    RelayedCall,
     Unreachable,
     sentence,
 )
@@ -55,7 +55,7 @@ PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INTERNAL_ERROR = -32700, -32600,
 GATEWAY_ERROR = -32000
 
 
-class Lane:
+class JobThreads:
     """Runs jobs in threads of its own, `width` at once, in the order in which they come."""
 
     def __init__(self, width: int) -> None:
@@ -72,7 +72,7 @@ class Lane:
             self._jobs.get()()
 
 
-class Request:
+class RelayedRequest:
     """One request of the agent's, until it is answered or cancelled."""
 
     def __init__(self, message: "dict[str, Any]", session_key: str) -> None:
@@ -82,7 +82,7 @@ class Request:
         self.is_call = self.method == "tools/call"
         self.what = self.method
         """Its name in sentences."""
-        self.call = Call(
+        self.call = RelayedCall(
             CALL_S if self.is_call else INITIALIZE_S if self.method == "initialize" else OTHER_S
         )
         if self.is_call and isinstance(params, dict):
@@ -103,9 +103,9 @@ class Connector:
         self._gateway = Endpoint(*endpoint(environ), secret)
         self._session_key = environ.get("REMOTECLAW_SESSION_KEY", "")
         self._effects_file = environ.get("REMOTECLAW_SIDE_EFFECTS_FILE")
-        self._in_order, self._calls = Lane(1), Lane(CALLS_AT_ONCE)
+        self._in_order, self._calls = JobThreads(1), JobThreads(CALLS_AT_ONCE)
         self._lock = threading.Lock()
-        self._open: dict[str | int, Request] = {}
+        self._open: dict[str | int, RelayedRequest] = {}
         """The requests that are not answered yet, by their id."""
         self._output = threading.Lock()
 
@@ -129,10 +129,10 @@ class Connector:
             # A newer way to begin, without a handshake: who asks knows the older one, too.
             self._error(message["id"], METHOD_NOT_FOUND, "Method not found: server/discover")
         else:
-            self._ask(Request(message, self._session_key))
+            self._ask(RelayedRequest(message, self._session_key))
         return None
 
-    def _ask(self, request: Request) -> None:
+    def _ask(self, request: RelayedRequest) -> None:
         with self._lock:
             self._open[request.id] = request
         (self._calls if request.is_call else self._in_order).put(lambda: self._serve(request))
@@ -146,7 +146,7 @@ class Connector:
             if request is not None:
                 request.call.cancel()
 
-    def _serve(self, request: Request) -> None:
+    def _serve(self, request: RelayedRequest) -> None:
         """Answer a request unless it is cancelled."""
         try:
             if not request.call.is_cancelled:
@@ -162,7 +162,7 @@ class Connector:
 
     # -- from the gateway ----------------------------------------------------------------------
 
-    def _relay(self, request: Request) -> None:
+    def _relay(self, request: RelayedRequest) -> None:
         """Answer a request as the gateway does, or with an error if it doesn't."""
         try:
             answer = self._asked_until_answered(request)
@@ -175,7 +175,7 @@ class Connector:
         if not request.call.is_cancelled:
             self._send(answer)
 
-    def _asked_until_answered(self, request: Request) -> "dict[str, Any]":
+    def _asked_until_answered(self, request: RelayedRequest) -> "dict[str, Any]":
         """Ask the gateway; again while a call's connection breaks, for a few seconds.
 
         A gateway that ended is started again within seconds, and knows the call by its id.
@@ -201,7 +201,7 @@ class Connector:
                     raise Broken(why) from None
             time.sleep(AGAIN_S)
 
-    def _asked(self, request: Request) -> "dict[str, Any]":
+    def _asked(self, request: RelayedRequest) -> "dict[str, Any]":
         """Send a request and return its answer."""
         data = self._gateway.exchange(request.line, request.call)
         try:
@@ -212,7 +212,7 @@ class Connector:
             raise Broken("its answer is none to this request")
         return message
 
-    def _look_into(self, request: Request, result: "dict[str, Any]") -> None:
+    def _look_into(self, request: RelayedRequest, result: "dict[str, Any]") -> None:
         """Remove from a result what only the gateway and the connector need."""
         if request.method == "initialize":
             # HTTP repeats with every message what was agreed on.
@@ -242,7 +242,7 @@ class Connector:
 
     # -- to the agent --------------------------------------------------------------------------
 
-    def _fail(self, request: Request, failure: Failure) -> None:
+    def _fail(self, request: RelayedRequest, failure: Failure) -> None:
         """Answer a request that the gateway did not answer."""
         text = sentence(
             failure,

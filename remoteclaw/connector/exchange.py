@@ -49,7 +49,7 @@ class Refused(Failure):
         self.body = body
 
 
-class Call:
+class RelayedCall:
     """One message on its way, which another thread may cancel."""
 
     def __init__(self, timeout_s: float) -> None:
@@ -93,7 +93,7 @@ class Endpoint:
             "Connection": "close",
         }
 
-    def exchange(self, body: bytes, call: Call) -> bytes:
+    def exchange(self, body: bytes, call: RelayedCall) -> bytes:
         """Send a message and return its answer. Raises `Failure`."""
         connection = self._connect()
         try:

@@ -32,7 +32,7 @@ from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.request import CHANGE_MS
 from remoteclaw.fleet.state import STATE_MS, SessionState, pairs
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.fleet.work import Told
+from remoteclaw.fleet.work import Recipients
 from remoteclaw.messages import ChannelMessage, ChatPlace, Entry, Provenance, SessionKey
 from remoteclaw.protocols import FORK_OF
 
@@ -325,7 +325,7 @@ class ToolCalls:
         self, caller: Caller, call: str, progress: str, *, above: Sequence[SessionKey]
     ) -> None:
         """Keep how far a turn is that is done for the sessions `above`, the nearest first."""
-        told = Told.of(above)
+        told = Recipients.of(above)
         await self.perform(
             caller,
             call,

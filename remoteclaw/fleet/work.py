@@ -95,14 +95,14 @@ class WorkTrees:
         """Tell that something has changed below sessions, the nearest first; it may get lost."""
         if not above:
             return
-        client, told = self._scripts.client, Told.of(above)
+        client, told = self._scripts.client, Recipients.of(above)
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             await self._scripts.call(client.publish, keys.WORK, told.above)
             await self._scripts.call(client.publish, told.account, told.hint)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Recipients:
     """The recipients of news of a change; none for a session that works for no other."""
 
     above: str | None = None
@@ -110,7 +110,7 @@ class Told:
     hint: bytes | None = None
 
     @classmethod
-    def of(cls, above: Sequence[SessionKey]) -> "Told":
+    def of(cls, above: Sequence[SessionKey]) -> "Recipients":
         """Return who is told of a change below sessions, the nearest first."""
         if not above:
             return cls()
@@ -131,12 +131,12 @@ class TurnWork:
 
     def __init__(self, lease: "Lease") -> None:
         self._lease = lease
-        self._told: Told | None = None
+        self._told: Recipients | None = None
 
-    async def names(self) -> "Told":
+    async def names(self) -> "Recipients":
         """Return what scripts need to tell of a change."""
         if self._told is None:
-            self._told = Told.of(await self._above())
+            self._told = Recipients.of(await self._above())
         return self._told
 
     async def note(self, turn: str, doing: Mapping[str, str] | None, *, is_first: bool) -> None:

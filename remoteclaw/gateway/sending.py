@@ -29,7 +29,7 @@ from remoteclaw.host.files import UnfitFile, mime_type_of
 from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import Attachment, ChatPlace, SessionKey, file_name
 from remoteclaw.protocols import FILES
-from remoteclaw.tools.chats import Sent
+from remoteclaw.tools.chats import MessageSent
 
 #: The part of a message that the conversation of its chat is told, in characters.
 MOST_TOLD = 1000
@@ -58,7 +58,7 @@ async def send(
     message: Message,
     *,
     noted_to: ChatPlace | None,
-) -> list[Sent]:
+) -> list[MessageSent]:
     """Have one message delivered to some chats, once per call id.
 
     `noted_to` is the chat that the turn's record names; None for many. Raises `CallRefused`.
@@ -173,7 +173,7 @@ def _on_streams(
 
 def _sent(
     place: ChatPlace, ids: Sequence[str], answers: Mapping[str, PlatformReceipt], *, is_there: bool
-) -> Sent:
+) -> MessageSent:
     """Return what came of a message, which may have several parts."""
     told = [answers[each] for each in ids if each in answers]
     failed = [answer["error"] for answer in told if not answer["delivered"]]
@@ -187,7 +187,7 @@ def _sent(
         error = error.format(channel=place.provider)
     else:
         status, error = "delivered", " ".join(filter(None, (each["error"] for each in told)))
-    return Sent(
+    return MessageSent(
         status=status,
         channel=place.provider,
         target=place.chat,

@@ -34,7 +34,7 @@ REFUSALS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TellResult:
     """The place of what a task was told."""
 
     run: str
@@ -55,7 +55,7 @@ async def tell(
     child: SessionView,
     people: Sequence[str],
     side_effect: Mapping[str, Any],
-) -> Told:
+) -> TellResult:
     """Tell a task something on behalf of the session that has started it, once per call.
 
     Each thing that is told is covered by exactly one result. While one is awaited, that is about
@@ -96,9 +96,9 @@ async def tell(
     await fleet.calls.waker.try_hint(child.key, queue)
     if when == "continued":
         await fleet.work.announce((parent.key, *above))
-        return Told(run, "continued")
+        return TellResult(run, "continued")
     is_in = when == "running" and await _has_joined(fleet, child.key, entry_id)
-    return Told(run, "joined" if is_in else "waiting")
+    return TellResult(run, "joined" if is_in else "waiting")
 
 
 async def _has_joined(fleet: Fleet, session: SessionKey, entry_id: str) -> bool:

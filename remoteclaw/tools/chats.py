@@ -62,7 +62,7 @@ class SendWithEffectParams(Params):
     """The platform's name for the effect."""
 
 
-class Sent(Result):
+class MessageSent(Result):
     status: Literal["delivered", "accepted", "failed"]
     """`accepted`: it is stored and will be delivered once the channel's adapter is there."""
     channel: str
@@ -75,7 +75,7 @@ class Sent(Result):
 
 
 class BroadcastResult(Result):
-    results: tuple[Sent, ...]
+    results: tuple[MessageSent, ...]
     """One for each target, in their order."""
 
 
@@ -96,7 +96,7 @@ class ReadParams(Params):
     """How many of the newest messages."""
 
 
-class Done(Result):
+class OperationDone(Result):
     status: Literal["done"]
 
 
@@ -148,7 +148,7 @@ METHODS = (
         'channel\'s adapter is there) or failed with `error`. Example: {"target": '
         '"telegram:12345", "message": "Lunch is ready"}.',
         params=SendParams,
-        result=Sent,
+        result=MessageSent,
         scope="write",
         effect="message",
     ),
@@ -161,7 +161,7 @@ METHODS = (
         '{"message": "Yes, at noon", "replyToId": "812"}.',
         params=ReplyParams,
         is_about_session=True,
-        result=Sent,
+        result=MessageSent,
         scope="write",
         effect="message",
     ),
@@ -174,7 +174,7 @@ METHODS = (
         '"17"}.',
         params=ThreadReplyParams,
         is_about_session=True,
-        result=Sent,
+        result=MessageSent,
         scope="write",
         effect="message",
     ),
@@ -199,7 +199,7 @@ METHODS = (
         'answer. Example: {"emoji": "👍", "messageId": "812"}.',
         params=ReactParams,
         is_about_session=True,
-        result=Done,
+        result=OperationDone,
         scope="write",
         effect="operation",
     ),
@@ -211,7 +211,7 @@ METHODS = (
         '{"messageId": "812"}.',
         params=MessageParams,
         is_about_session=True,
-        result=Done,
+        result=OperationDone,
         scope="write",
         effect="operation",
         destroys=True,
@@ -224,7 +224,7 @@ METHODS = (
         'PDF, a log. Returns what message_send does. Example: {"target": '
         '"telegram:12345", "file": "report.pdf"}.',
         params=SendAttachmentParams,
-        result=Sent,
+        result=MessageSent,
         scope="write",
         effect="message",
     ),
@@ -237,7 +237,7 @@ METHODS = (
         ' does. Example: {"target": "12345", "message": "Done!", "effectId": '
         '"confetti"}.',
         params=SendWithEffectParams,
-        result=Sent,
+        result=MessageSent,
         scope="write",
         effect="message",
     ),
@@ -249,7 +249,7 @@ METHODS = (
         '{"messageId": "812"}.',
         params=MessageParams,
         is_about_session=True,
-        result=Done,
+        result=OperationDone,
         scope="write",
         effect="operation",
     ),

@@ -75,7 +75,7 @@ class SendParams(Params):
     """Wait behind what people send."""
 
 
-class Sent(Result):
+class ConsoleSent(Result):
     entry: str | None = None
     """The entry that the message became; its outcome names it. None if it was a command."""
     answer: str | None = None
@@ -97,7 +97,7 @@ class OutcomeParams(Params):
     """Go on waiting when the message is put off."""
 
 
-class Said(Result):
+class SaidPart(Result):
     text: str
     is_error: bool
 
@@ -115,7 +115,7 @@ class ToldOutcome(Result):
     dead."""
     turn: str | None
     """The turn that took it up; messages that share a turn share its reply."""
-    reply: tuple[Said, ...]
+    reply: tuple[SaidPart, ...]
     files: tuple[ToldFile, ...]
     error: dict[str, Any] | None
     """What failed: `category` and `detail`."""
@@ -131,7 +131,7 @@ class ShownParams(Params):
     """The files that could not be saved: they are kept."""
 
 
-class Shown(Result):
+class ChatShown(Result):
     key: str
 
 
@@ -148,7 +148,7 @@ METHODS = (
         name="chat.send",
         description="Give the chat's agent what the person has written; answer a command at once.",
         params=SendParams,
-        result=Sent,
+        result=ConsoleSent,
         scope="write",
         effect="session",
     ),
@@ -163,7 +163,7 @@ METHODS = (
         name="chat.shown",
         description="Say that a message of the chat was shown, so that it is not sent again.",
         params=ShownParams,
-        result=Shown,
+        result=ChatShown,
         scope="write",
     ),
 )

@@ -12,7 +12,7 @@ JobId = Annotated[
 ]
 
 
-class Schedule(Params):
+class ScheduleParams(Params):
     """When a job is due: exactly one of `at`, `every` and `cron`."""
 
     at: Annotated[str, Field(max_length=64)] | None = None
@@ -42,7 +42,7 @@ class JobSpec(Params):
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     """A short name."""
-    schedule: Schedule
+    schedule: ScheduleParams
     """When: exactly one of `at`, `every` and `cron`."""
     message: Text
     """What the agent is told each time."""
@@ -61,7 +61,7 @@ class JobPatch(Params):
 
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     """Its new name."""
-    schedule: Schedule | None = None
+    schedule: ScheduleParams | None = None
     """Its new schedule; without `tz`, its zone stays."""
     message: Text | None = None
     """What the agent is told from now on."""

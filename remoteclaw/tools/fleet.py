@@ -7,7 +7,7 @@ from pydantic import Field
 from remoteclaw.tools.base import Id, Limit, Method, NoParams, Params, Result
 
 
-class Lane(Result):
+class LaneLoad(Result):
     name: str
     """agents, which has what people send, or background."""
     workers: int
@@ -87,7 +87,7 @@ class FleetResult(Result):
     at_ms: int
     """The gateway's time; all times here are in milliseconds since 1970."""
     problems: tuple[Problem, ...]
-    lanes: tuple[Lane, ...]
+    lanes: tuple[LaneLoad, ...]
     workers: tuple[Worker, ...]
     busy_sessions: int
     sessions: tuple[SessionAtWork, ...]

@@ -94,7 +94,7 @@ class TerminalList(Result):
     terminals: tuple[Terminal, ...]
 
 
-class Screen(Result):
+class TerminalScreen(Result):
     """The screen of a terminal, or what differs from an earlier revision of it."""
 
     sid: str
@@ -196,7 +196,7 @@ METHODS = (
         description="Show the whole screen of a terminal as it is now; for an hour after its end, "
         "on its host, the last one.",
         params=TerminalParams,
-        result=Screen,
+        result=TerminalScreen,
         scope="read",
     ),
     Method(

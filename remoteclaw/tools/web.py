@@ -68,12 +68,12 @@ class SendParams(Params):
     """In place of a message: the emoji with which one reacts by now to `replyTo`."""
 
 
-class Sent(Result):
+class WebSent(Result):
     id: str
     """The event that it has become."""
 
 
-class Key(Result):
+class PushKey(Result):
     key: str | None
     """The public key that browsers subscribe with; null where the extra `push` isn't installed."""
 
@@ -93,7 +93,7 @@ class VisibleParams(Params):
     is_visible: bool
 
 
-class Done(Result):
+class PushDone(Result):
     pass
 
 
@@ -118,7 +118,7 @@ METHODS = (
         description="Write in a conversation on the page, answer what its agent asks for, or "
         "react to a message.",
         params=SendParams,
-        result=Sent,
+        result=WebSent,
         scope="write",
         effect="session",
     ),
@@ -126,7 +126,7 @@ METHODS = (
         name="push.key",
         description="Return the key with which a browser subscribes to its push service.",
         params=NoParams,
-        result=Key,
+        result=PushKey,
         scope="write",
     ),
     Method(
@@ -134,14 +134,14 @@ METHODS = (
         description="Have this browser notified of answers and requests in one's chats on the "
         "page, in place of what its token has subscribed before.",
         params=SubscribeParams,
-        result=Done,
+        result=PushDone,
         scope="write",
     ),
     Method(
         name="push.unsubscribe",
         description="Have this browser notified no more.",
         params=NoParams,
-        result=Done,
+        result=PushDone,
         scope="write",
     ),
     Method(
@@ -149,7 +149,7 @@ METHODS = (
         description="Say whether the conversation that this connection has opened is in view: then "
         "its browser is not notified of it.",
         params=VisibleParams,
-        result=Done,
+        result=PushDone,
         scope="write",
     ),
 )

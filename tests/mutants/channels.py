@@ -271,7 +271,7 @@ MUTANTS = (
     ),
     Mutant(
         "a button from another chat",
-        before="return Told(ELSEWHERE)",
+        before="return AnswerOutcome(ELSEWHERE)",
         after="pass",
         test="test_a_button_answers_and_the_agent_goes_on",
     ),

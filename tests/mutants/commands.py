@@ -59,8 +59,8 @@ MUTANTS = (
     ),
     Mutant(
         "an answer that its chat is told twice",
-        before="return Told(told, counts=True, is_shown=True)",
-        after="return Told(told, counts=True)",
+        before="return AnswerOutcome(told, counts=True, is_shown=True)",
+        after="return AnswerOutcome(told, counts=True)",
         test="test_a_request_is_shown_and_answered_by_who_may",
     ),
     Mutant(
@@ -119,8 +119,8 @@ MUTANTS = (
     ),
     Mutant(
         "an operator who is told that another answer was theirs",
-        before='return Told(f"{BEFORE} {told}")',
-        after='return Told(f"{BEFORE} {told}", counts=True)',
+        before='return AnswerOutcome(f"{BEFORE} {told}")',
+        after='return AnswerOutcome(f"{BEFORE} {told}", counts=True)',
         test="test_the_command_fails_if_its_answer_does_not_count",
     ),
     Mutant(

@@ -136,7 +136,7 @@ class Terminals:
             case "terminals.list":
                 return contract.TerminalList(terminals=())
             case "terminals.screen":
-                return contract.Screen(sid=sid, frame={}, text="")
+                return contract.TerminalScreen(sid=sid, frame={}, text="")
             case "terminals.input":
                 return contract.InputResult(submitted=True)
         return self.terminal(sid)

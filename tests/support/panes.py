@@ -149,7 +149,7 @@ class Pane:
         return self.told()
 
     async def _screen(self, _call: Call, _params: contract.TerminalParams) -> Result:
-        return contract.Screen(sid=self.told().sid, frame=self.screen, text="")
+        return contract.TerminalScreen(sid=self.told().sid, frame=self.screen, text="")
 
     async def _history(self, _call: Call, params: contract.HistoryParams) -> Result:
         rows = self.past[params.start : params.start + params.count]

@@ -30,36 +30,40 @@ BEGIN_S, OPERATION_S = 10.0, 15.0
 # -- messages -------------------------------------------------------------------------------------
 
 
-async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
+async def _send(call: Call, params: contract.SendParams) -> contract.MessageSent:
     message = Message(params.message, source=params.media)
     return await _send_to(call, params.target, message, thread=params.thread_id)
 
 
-async def _send_attachment(call: Call, params: contract.SendAttachmentParams) -> contract.Sent:
+async def _send_attachment(
+    call: Call, params: contract.SendAttachmentParams
+) -> contract.MessageSent:
     return await _send_to(call, params.target, Message(params.caption, source=params.file))
 
 
-async def _send_with_effect(call: Call, params: contract.SendWithEffectParams) -> contract.Sent:
+async def _send_with_effect(
+    call: Call, params: contract.SendWithEffectParams
+) -> contract.MessageSent:
     return await _send_to(call, params.target, Message(params.message, effect=params.effect_id))
 
 
 async def _send_to(
     call: Call, target: str, message: Message, *, thread: str | None = None
-) -> contract.Sent:
+) -> contract.MessageSent:
     readers = await call.fleet.replies.readers()
     place = _in_thread(place_of(call, readers, target), thread)
     (sent,) = await send(call, readers, [place], message, noted_to=place)
     return sent
 
 
-async def _reply(call: Call, params: contract.ReplyParams) -> contract.Sent:
+async def _reply(call: Call, params: contract.ReplyParams) -> contract.MessageSent:
     place, quoted = current_place(call), params.reply_to_id or _answered(call)
     if call.caller is None and quoted is None:
         raise CallRefused("INVALID_REQUEST", "Say by replyToId which message it answers.")
     return await _send_here(call, place, Message(params.message, reply_to_id=quoted))
 
 
-async def _thread_reply(call: Call, params: contract.ThreadReplyParams) -> contract.Sent:
+async def _thread_reply(call: Call, params: contract.ThreadReplyParams) -> contract.MessageSent:
     place = _in_thread(current_place(call), params.thread_id)
     return await _send_here(call, place, Message(params.message))
 
@@ -76,7 +80,7 @@ def _in_thread(place: ChatPlace, thread: str | None) -> ChatPlace:
     return replace(place, thread=thread)
 
 
-async def _send_here(call: Call, place: ChatPlace, message: Message) -> contract.Sent:
+async def _send_here(call: Call, place: ChatPlace, message: Message) -> contract.MessageSent:
     readers = await call.fleet.replies.readers()
     (sent,) = await send(call, readers, [place], message, noted_to=place)
     return sent
@@ -103,19 +107,19 @@ def _answered(call: Call) -> str | None:
 # -- operations -----------------------------------------------------------------------------------
 
 
-async def _react(call: Call, params: contract.ReactParams) -> contract.Done:
+async def _react(call: Call, params: contract.ReactParams) -> contract.OperationDone:
     await _operate(call, "react", {"messageId": params.message_id, "emoji": params.emoji})
-    return contract.Done(status="done")
+    return contract.OperationDone(status="done")
 
 
-async def _delete(call: Call, params: contract.MessageParams) -> contract.Done:
+async def _delete(call: Call, params: contract.MessageParams) -> contract.OperationDone:
     await _operate(call, "delete", {"messageId": params.message_id})
-    return contract.Done(status="done")
+    return contract.OperationDone(status="done")
 
 
-async def _pin(call: Call, params: contract.MessageParams) -> contract.Done:
+async def _pin(call: Call, params: contract.MessageParams) -> contract.OperationDone:
     await _operate(call, "pin", {"messageId": params.message_id})
-    return contract.Done(status="done")
+    return contract.OperationDone(status="done")
 
 
 async def _read(call: Call, params: contract.ReadParams) -> contract.ReadResult:

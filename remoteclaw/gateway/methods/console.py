@@ -68,7 +68,7 @@ def chat_of(call: Call, agent: str | None) -> SessionKey:
     return SessionKey(name, CHANNEL, account, CHAT_ID, login_name())
 
 
-async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
+async def _send(call: Call, params: contract.SendParams) -> contract.ConsoleSent:
     session = _key(params.session_key)
     check_sender(call, session)
     taken = await commands.take(
@@ -79,7 +79,7 @@ async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
     told = taken.answer
     if told and not told.forward:
         moved = str(told.session) if told.session else None
-        return contract.Sent(answer=told.text, session_key=moved)
+        return contract.ConsoleSent(answer=told.text, session_key=moved)
     sent = await _accept(call, session, params, taken.text, is_command=taken.is_command)
     return sent.model_copy(update={"answer": told.text}) if told else sent
 
@@ -115,7 +115,7 @@ async def _accept(
     text: str,
     *,
     is_command: bool | None,
-) -> contract.Sent:
+) -> contract.ConsoleSent:
     """Put a message on the session's stream."""
     if session.task is not None:
         raise CallRefused(
@@ -152,7 +152,7 @@ async def _accept(
     if is_new and in_chat:
         call.parts.consoles.said(session, call.events, text)
     ahead = view.waiting if view and is_new else 0
-    return contract.Sent(entry=accepted.entry_id, is_duplicate=not is_new, ahead=ahead)
+    return contract.ConsoleSent(entry=accepted.entry_id, is_duplicate=not is_new, ahead=ahead)
 
 
 async def _outcome(call: Call, params: contract.OutcomeParams) -> contract.ToldOutcome:
@@ -172,7 +172,7 @@ async def _outcome(call: Call, params: contract.OutcomeParams) -> contract.ToldO
         status=found.status,
         turn=found.turn,
         reply=tuple(
-            contract.Said(text=part["text"], is_error=part["is_error"]) for part in found.reply
+            contract.SaidPart(text=part["text"], is_error=part["is_error"]) for part in found.reply
         ),
         files=tuple(
             contract.ToldFile(**{name: file[name] for name in contract.ToldFile.model_fields})
@@ -184,9 +184,9 @@ async def _outcome(call: Call, params: contract.OutcomeParams) -> contract.ToldO
     )
 
 
-async def _shown(call: Call, params: contract.ShownParams) -> contract.Shown:
+async def _shown(call: Call, params: contract.ShownParams) -> contract.ChatShown:
     call.parts.consoles.shown(call.events, params.key, frozenset(params.unsaved))
-    return contract.Shown(key=params.key)
+    return contract.ChatShown(key=params.key)
 
 
 def _key(text: str) -> SessionKey:

@@ -225,7 +225,7 @@ def _changed_job(call: Call, job: Job, updates: contract.JobPatch, now_ms: int) 
     return _checked(changed, now_ms)
 
 
-def _schedule(wanted: contract.Schedule, now_ms: int, zone: str) -> Schedule:
+def _schedule(wanted: contract.ScheduleParams, now_ms: int, zone: str) -> Schedule:
     """Return a schedule as it is stored; a time on a wall clock without a zone is in `zone`."""
     by_wall_clock = wanted.cron is not None or (wanted.at is not None and not has_offset(wanted.at))
     return Schedule(

@@ -87,10 +87,10 @@ def _lame(adapters: Sequence[AccountState]) -> Iterator[contract.Problem]:
 
 def _lanes(
     workers: Sequence[WorkerView], hints: Mapping[keys.Lane, int]
-) -> tuple[contract.Lane, ...]:
+) -> tuple[contract.LaneLoad, ...]:
     served = [lane for view in workers for lane in _served(view)]
     return tuple(
-        contract.Lane(name=lane, workers=served.count(lane), hints=count)
+        contract.LaneLoad(name=lane, workers=served.count(lane), hints=count)
         for lane, count in hints.items()
     )
 

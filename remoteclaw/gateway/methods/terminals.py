@@ -52,7 +52,7 @@ async def _get(call: Call, params: contract.TerminalParams) -> contract.Terminal
     return terminal_of(record)
 
 
-async def _screen(call: Call, params: contract.TerminalParams) -> contract.Screen:
+async def _screen(call: Call, params: contract.TerminalParams) -> contract.TerminalScreen:
     record = await _record(call, params.sid)
     if record.is_open:
         _, watching = await call.terminals.shown(record)
@@ -61,7 +61,7 @@ async def _screen(call: Call, params: contract.TerminalParams) -> contract.Scree
         screen = await call.terminals.last_screen(record)
     frame = screen.frame(None)
     assert frame is not None, "the whole is never nothing"
-    return contract.Screen(sid=record.sid, frame=frame, text=screen.text())
+    return contract.TerminalScreen(sid=record.sid, frame=frame, text=screen.text())
 
 
 async def _history(call: Call, params: contract.HistoryParams) -> contract.HistoryRows:

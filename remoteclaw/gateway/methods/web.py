@@ -62,7 +62,7 @@ def _session(call: Call, conversation: str | None) -> SessionKey:
     return session_of(call.config, _person(call), conversation)
 
 
-async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
+async def _send(call: Call, params: contract.SendParams) -> contract.WebSent:
     session = _session(call, params.conversation)
     message_id, chosen = params.message_id, params.answer
     if chosen is None:
@@ -97,7 +97,7 @@ async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
         rate=_RATE,
     )
     await Arrival(door, blobs, incoming).take()
-    return contract.Sent(id=message_id)
+    return contract.WebSent(id=message_id)
 
 
 async def _noted(call: Call, session: SessionKey, params: contract.SendParams) -> str:
@@ -178,11 +178,11 @@ async def _public_key(call: Call) -> str | None:
     return key.public if key else None
 
 
-async def _key(call: Call, _params: NoParams) -> contract.Key:
-    return contract.Key(key=await _public_key(call))
+async def _key(call: Call, _params: NoParams) -> contract.PushKey:
+    return contract.PushKey(key=await _public_key(call))
 
 
-async def _subscribe(call: Call, params: contract.SubscribeParams) -> contract.Done:
+async def _subscribe(call: Call, params: contract.SubscribeParams) -> contract.PushDone:
     person, token = _who(call)
     key = await _public_key(call)
     if key is None:
@@ -194,18 +194,18 @@ async def _subscribe(call: Call, params: contract.SubscribeParams) -> contract.D
     if not are_keys(params.public_key, params.auth):
         raise CallRefused("INVALID_REQUEST", "publicKey and auth are not the keys of a browser.")
     await call.fleet.pushes.add(person, Browser(token=token, server_key=key, **params.model_dump()))
-    return contract.Done()
+    return contract.PushDone()
 
 
-async def _unsubscribe(call: Call, _params: NoParams) -> contract.Done:
+async def _unsubscribe(call: Call, _params: NoParams) -> contract.PushDone:
     await call.fleet.pushes.remove(*_who(call))
-    return contract.Done()
+    return contract.PushDone()
 
 
-async def _visible(call: Call, params: contract.VisibleParams) -> contract.Done:
+async def _visible(call: Call, params: contract.VisibleParams) -> contract.PushDone:
     _, token = _who(call)
     call.parts.page_chats.watch(call.events, token, is_visible=params.is_visible)
-    return contract.Done()
+    return contract.PushDone()
 
 
 HANDLERS: Mapping[str, Handler] = {
