@@ -12,7 +12,6 @@ from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.asides import AsideEnd, Asides
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.session.beside import Beside
 from tests.support.conversations import append, busy, drain, dying, go, prompts, recorded
 from tests.support.stack import Stack, said
 from tests.support.waiting import HANG_S, eventually
@@ -262,7 +261,7 @@ async def test_who_is_stopped_waits_for_no_open_question(
     agent: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model may take a minute for its answer, which nobody wants any more."""
-    monkeypatch.setattr(Beside.settle, "__kwdefaults__", {"within_s": HANG_S * 10})
+    monkeypatch.setattr("remoteclaw.session.beside.SETTLE_S", HANG_S * 10)
     first, task = await busy(agent)
     second = await agent.append("silent x")
     await agent.reached(second, "aside")
