@@ -40,8 +40,8 @@ def attach(
 ) -> None:
     """Show and use an agent's own program in this terminal.
 
-    SESSION is a session of any channel, instead of an agent: its label, its title, its key, or the
-    start of one or of its id. The program is opened unless it is open, and works on when this ends.
+    SESSION is a session of any channel, instead of an agent: its label, its key, or the start of
+    its title or id. The program is opened unless it is open, and works on when this ends.
 
     Ctrl-] d leaves, Ctrl-] c takes the keyboard, Ctrl-] ? shows the rest. The
     exit status is the program's own when it has ended, 0 when you have left, and 3 when the

@@ -36,8 +36,8 @@ url_option = click.option(
 def chat(session: str | None, agent: str | None, url: str | None) -> None:
     """Chat in this terminal with an agent of a running RemoteClaw.
 
-    SESSION is a session of any channel, instead of an agent: its label, its title, its key, or the
-    start of one or of its id. Several terminals may be in the same chat.
+    SESSION is a session of any channel, instead of an agent: its label, its key, or the start of
+    its title or id. Several terminals may be in the same chat.
     """
     if session and agent:
         raise click.UsageError("Name a session or an agent, not both.")

@@ -41,7 +41,7 @@ limit_option = click.option(
 def sessions() -> None:
     """Look at conversations.
 
-    A SESSION is named by its label, its title, its key, or the start of one or of its id.
+    A SESSION is named by its label, its key, or the start of its title or id.
     """
 
 

@@ -24,8 +24,8 @@ session_argument = click.argument("session", shell_complete=complete_sessions)
 def terminals() -> None:
     """List, read and end agents' own terminal programs.
 
-    SESSION is a session of any channel: its label, its title, its key, or the start of one or of
-    its id. `remoteclaw attach` opens a terminal and types in it.
+    SESSION is a session of any channel: its label, its key, or the start of its title or id.
+    `remoteclaw attach` opens a terminal and types in it.
     """
 
 
