@@ -154,7 +154,7 @@ async def test_a_project_that_is_configured_no_more_is_said_and_nothing_is_done_
     assert why in await told(channel, "/diff")
     assert f"- works in: nothing: {why}" in await told(channel, "/status")
     assert "RemoteClaw's demo agent" not in await answered(stack, channel, "hello")
-    assert (await told(channel, "/project")).startswith("There are no projects: `[projects]`")
+    assert "There are no projects: `[projects]`" in await told(channel, "/project")
     await told(channel, "/project none")
     assert "RemoteClaw's demo agent" in await answered(stack, channel, "hello")
 

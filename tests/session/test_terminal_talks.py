@@ -8,6 +8,13 @@ import orjson
 from remoteclaw.fleet import keys
 from tests.support.stack import Stack
 from tests.support.terminal_kills import walked
+from tests.support.waiting import eventually
+
+
+async def is_told(stack: Stack, sid: str, text: str) -> bool:
+    """Whether a terminal's events have a message, which its screen shows a moment before."""
+    events = await stack.fleet.terminals.events(sid)
+    return any(event.told.get("text") == text for event in events)
 
 
 async def test_what_is_said_in_each_conversation_is_kept_and_another_session_s_is_left_alone(
@@ -28,7 +35,7 @@ async def test_what_is_said_in_each_conversation_is_kept_and_another_session_s_i
         await walk.open()
         await walk.is_at("idle")
         await walk.type("two\rgoto fresh\rthree\r")
-        await walk.shows("You said three.")
+        await eventually(lambda: is_told(stack, walk.sid, "You said three."))
         await walk.type(f"goto {taken}\r")
 
         await walk.is_at("parked")
