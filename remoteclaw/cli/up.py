@@ -80,7 +80,8 @@ def up(
         from remoteclaw.up.supervisor import Supervisor
 
         supervisor = Supervisor(home, config)
-        supervisor.begin()
+        if running_pid(home) is None:  # else it is refused, before anything is started
+            supervisor.begin()
         configure_logging(log)
         asyncio.run(_up(supervisor, home, config, name, project=found, with_console=with_console))
 

@@ -65,9 +65,13 @@ def fork(
 class Forked:
     """A process that a server has forked; as `asyncio.subprocess.Process`, where it is used."""
 
-    def __init__(self, told: socket.socket, pid: int | None) -> None:
-        """`pid` is None if the server was killed before it could fork it."""
+    def __init__(self, told: socket.socket, pid: int | None, *, is_child: bool = False) -> None:
+        """`pid` is None if the server was killed before it could fork it.
+
+        `is_child` is said of one that no server has forked, but this process.
+        """
         self.pid = pid
+        self._is_child = is_child
         self.returncode: int | None = None
         self._ending = asyncio.create_task(self._end(told))
 
@@ -83,7 +87,11 @@ class Forked:
     async def _end(self, told: socket.socket) -> int:
         with told:
             status = await asyncio.get_running_loop().sock_recv(told, 16)
-        self.returncode = int(status or -signal.SIGKILL)  # it is killed with its server
+        if self._is_child and self.pid is not None:
+            _, ended = await asyncio.to_thread(os.waitpid, self.pid, 0)
+            self.returncode = os.waitstatus_to_exitcode(ended)
+        else:
+            self.returncode = int(status or -signal.SIGKILL)  # it is killed with its server
         return self.returncode
 
 
@@ -109,16 +117,21 @@ class ForkServer:
         told, answer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         nothing, file = os.open(os.devnull, os.O_RDONLY), open_log(self._log)
         given = [nothing, file, file, orders.fileno(), answer.fileno()]
+        directory = os.getcwd()
 
         def be() -> None:
+            os.dup2(file, 2)  # no traceback goes to the person's terminal
             die_with_parent(owner)
             if not sys.flags.safe_path:
                 del sys.path[0]  # as -P does
-            _become(os.environ.copy(), os.getcwd(), given)
+            _become(os.environ.copy(), directory, given)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
             _be_server(3)
 
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # until it has its own group
         if not (pid := os.fork()):
             run_and_end(be)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         for descriptor in (nothing, file):
             os.close(descriptor)
         orders.close()
@@ -130,7 +143,7 @@ class ForkServer:
         """Start it unless it runs; return where it takes orders. It loads its modules meanwhile."""
         async with self._starting:
             if self._begun:
-                self._process, self._begun = Forked(*self._begun), None
+                self._process, self._begun = Forked(*self._begun, is_child=True), None
             if (
                 self._orders is None
                 or self._process is None
@@ -202,7 +215,7 @@ def _serve(orders: socket.socket) -> list[str]:
             die_with_parent(server)
             argv, env, directory = json.loads(order)
             _become(env, directory, [*streams, answer])
-            _COMM.write_text([*argv, ""][1])
+            _call([*argv, ""][1])
             _tell(len(streams), os.getpid())  # signals reach it from now on
             orders.detach()
             return list(argv)
@@ -244,6 +257,12 @@ def _become(env: Mapping[str, str], directory: str, given: Sequence[int]) -> Non
     ]
 
 
+def _call(name: str) -> None:
+    """Name this process in `top`, where that is allowed."""
+    with contextlib.suppress(OSError):
+        _COMM.write_text(name)
+
+
 def _load(modules: Sequence[str]) -> None:
     gc.disable()
     for module in modules:
@@ -255,7 +274,7 @@ def _load(modules: Sequence[str]) -> None:
 
 def _be_server(orders: int) -> None:
     """Be the server, and in a fork what that one is to run."""
-    _COMM.write_text("fork server")
+    _call("fork server")
     sys.argv = _serve(socket.socket(fileno=orders))
     if sys.argv:
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -187,7 +187,7 @@ async def is_stopped(agent: Agent) -> None:
 
 
 async def is_killed(agent: Agent) -> None:
-    """In the middle of a text."""
+    """In the middle of a text; another one comes for the next message."""
 
     def kill(_index: int, text: str) -> None:
         if "w3" in text:
@@ -196,8 +196,10 @@ async def is_killed(agent: Agent) -> None:
 
     killed = await agent.ask("DRIP:500:50", on_live_text=kill)
     await eventually(lambda: not is_alive(agent.pid))
+    back = await agent.say("SAY:back")
 
     assert killed.error_category is ErrorCategory.DIED
+    assert back == "back" or "no longer has this conversation" in back
 
 
 # -- again, with all that it may do ---------------------------------------------------------------

@@ -43,6 +43,12 @@ async def fork():
     with open(__file__) as file:
         forked = await forks.fork("report", "report", env=env, log=here / "log", sockets=[file])
     assert await forked.wait() == 0
+    first = int(Path(f"/proc/self/task/{os.getpid()}/children").read_text())
+    os.kill(first, 9)
+    while Path(f"/proc/{first}").exists():
+        await asyncio.sleep(0.01)
+    again = await forks.fork("colorsys", env=env, log=here / "log")
+    assert await again.wait() == 0
     await forks.end()
 
 asyncio.run(fork())
@@ -121,7 +127,10 @@ async def test_a_server_ends_with_its_owner_and_ignores_other_signals(directory:
 
 
 async def test_the_first_server_may_be_a_fork_of_its_owner(directory: Path) -> None:
-    """It has what its owner has loaded, but no file of it and none of its directory's modules."""
+    """It has what its owner has loaded, but no file of it and none of its directory's modules.
+
+    When it was killed, nothing is left of it, and another one does what is asked for next.
+    """
     (directory / "owner.py").write_text(OWNER)
     (directory / "log").touch()
 

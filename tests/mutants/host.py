@@ -142,6 +142,12 @@ MUTANTS = (
         test="test_the_first_server_may_be_a_fork_of_its_owner",
     ),
     Mutant(
+        "a fork server that is left as a zombie",
+        before="if self._is_child and self.pid is not None:",
+        after="if False:",
+        test="test_the_first_server_may_be_a_fork_of_its_owner",
+    ),
+    Mutant(
         "a fork server that its owner doesn't fork",
         before="self._begun = told, pid",
         after="pass",

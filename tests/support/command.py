@@ -30,6 +30,8 @@ RQ = str(Path(sys.executable).with_name("rq"))
 MODULES = {REMOTECLAW: "remoteclaw.cli", RQ: "rq.cli"}
 #: Where the processes of a run get the one that forks.
 _SHARED = "TESTS_FORK_SERVER"
+#: The processes that fork, by what else they have loaded, and where each takes orders.
+_SERVERS: dict[tuple[str, ...], tuple["subprocess.Popen[bytes]", socket.socket]] = {}
 #: What the tests themselves take long to load; not pytest's plugins, whose asserts it rewrites.
 _LIBRARIES = [
     *("aiohttp.test_utils", "cryptography.hazmat.primitives.asymmetric.ec", "jsonschema"),
@@ -142,7 +144,7 @@ def share_servers() -> None:
 
     def give() -> None:
         while True:
-            with listener.accept()[0] as asking:
+            with listener.accept()[0] as asking, contextlib.suppress(OSError):
                 libraries = asking.recv(1000).decode().split()
                 socket.send_fds(asking, [b"."], [_start_server(*libraries).fileno()])
 
@@ -157,24 +159,30 @@ def _server() -> socket.socket:
 
 def _shared_server(libraries: Sequence[str]) -> socket.socket:
     with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(HANG_S)
         asking.connect(os.environ[_SHARED])
         asking.send(" ".join(libraries).encode())
         return socket.socket(fileno=socket.recv_fds(asking, 1, 1)[1][0])
 
 
-@functools.cache
 def _start_server(*libraries: str) -> socket.socket:
-    """Start a process that forks; return where it takes orders. It ends with this one."""
+    """Start a process that forks, unless it runs; return where it takes orders.
+
+    It ends with this one. What a program does in the order of a set is another one than here.
+    """
+    if (known := _SERVERS.get(libraries)) and known[0].poll() is None:
+        return known[1]
     modules = [
         ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for file in (ROOT / "remoteclaw").rglob("*.py")
         if not file.as_posix().endswith(_NOT_IMPORTED)
     ]
+    seed = {"PYTHONHASHSEED": "1"} if "rq.cli" in libraries else {}
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
             server_command(theirs, [*modules, *libraries]),
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", **seed},
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
         )
@@ -184,4 +192,5 @@ def _start_server(*libraries: str) -> socket.socket:
         process.wait()
 
     atexit.register(end)
+    _SERVERS[libraries] = process, ours
     return ours
