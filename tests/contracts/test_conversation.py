@@ -196,10 +196,9 @@ async def is_killed(agent: Agent) -> None:
 
     killed = await agent.ask("DRIP:500:50", on_live_text=kill)
     await eventually(lambda: not is_alive(agent.pid))
-    back = await agent.say("SAY:back")
-
     assert killed.error_category is ErrorCategory.DIED
-    assert back == "back" or "no longer has this conversation" in back
+    if agent.cli.name != "gemini":  # a new process of it has no way back to what was said
+        assert await agent.say("SAY:back") == "back"
 
 
 # -- again, with all that it may do ---------------------------------------------------------------
