@@ -90,7 +90,8 @@ def _borrowing(own: Path, git: str, workspace: Path, paths: list[str], commit: s
     (own / "objects/info/alternates").write_text(f"{objects}\n")
     (own / "HEAD").write_text(f"{commit}\n")
     if _is_index(Path(index)):
-        shutil.copyfile(index, own / "index")
+        # With its time, by which git knows what was changed too soon behind it to be seen by size.
+        shutil.copy2(index, own / "index")
     env = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(own),
