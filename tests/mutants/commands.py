@@ -95,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         "an index that git's own would be",
-        before='shutil.copyfile(index, own / "index")',
+        before='shutil.copy2(index, own / "index")',
         after='os.symlink(index, own / "index")',
         test="test_changed_and_new_files_are_shown_and_nothing_is_touched",
     ),
