@@ -68,7 +68,7 @@ class Far:
         """Whether this viewer is the writer."""
         self.wants_keyboard = False
         self.is_taking = False
-        """Whether an answer about the keyboard is due; keys that are typed wait for it."""
+        """Whether the keyboard was asked for and not yet given; typed keys wait until then."""
         self.has_waited = False
         """Whether the terminal had to wait for a running turn."""
         self.gone: asyncio.Future[dict[str, Any] | None] = (

@@ -36,7 +36,7 @@ class Shown:
     words: Live | None = None
     preview: Preview | None = None
     is_hidden: bool = False
-    """Whether none is shown: the platform refuses previews, or its id was lost."""
+    """Whether the chat shows no preview: its platform refuses them, or its id was lost."""
 
 
 class Previews:

@@ -320,7 +320,7 @@ class Lease:
                 await asyncio.sleep(LISTEN_S)  # the turn's own steps wait for Redis
 
     async def _has_hints_of_others(self) -> bool:
-        """Whether another session's hint waits; one of this session may be left over."""
+        """Whether a hint of another session waits. A leftover one of this session doesn't count."""
         client: Any = self.scripts.client
         for queue in keys.competing(self.state.lane, self.host):
             for job in await client.lrange(queue, 0, MOST_HINTS):

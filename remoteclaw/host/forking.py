@@ -215,7 +215,7 @@ def _serve(orders: socket.socket) -> list[str]:
             die_with_parent(server)
             argv, env, directory = json.loads(order)
             _become(env, directory, [*streams, answer])
-            _call([*argv, ""][1])
+            _rename([*argv, ""][1])
             _tell(len(streams), os.getpid())  # signals reach it from now on
             orders.detach()
             return list(argv)
@@ -257,8 +257,8 @@ def _become(env: Mapping[str, str], directory: str, given: Sequence[int]) -> Non
     ]
 
 
-def _call(name: str) -> None:
-    """Name this process in `top`, where that is allowed."""
+def _rename(name: str) -> None:
+    """Give this process a name in `top`, where that is allowed."""
     with contextlib.suppress(OSError):
         _COMM.write_text(name)
 
@@ -274,7 +274,7 @@ def _load(modules: Sequence[str]) -> None:
 
 def _be_server(orders: int) -> None:
     """Be the server, and in a fork what that one is to run."""
-    _call("fork server")
+    _rename("fork server")
     sys.argv = _serve(socket.socket(fileno=orders))
     if sys.argv:
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

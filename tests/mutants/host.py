@@ -142,6 +142,12 @@ MUTANTS = (
         test="test_the_first_server_may_be_a_fork_of_its_owner",
     ),
     Mutant(
+        "an up that Ctrl-C doesn't end",
+        before="signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])\nfor descriptor",
+        after="for descriptor",
+        test="test_without_a_terminal_it_only_runs_and_once_in_a_home",
+    ),
+    Mutant(
         "a fork server that is left as a zombie",
         before="if self._is_child and self.pid is not None:",
         after="if False:",

@@ -220,7 +220,7 @@ def test_without_a_terminal_it_only_runs_and_once_in_a_home(directory: Path) -> 
             (holder,) = [pid for pid in processes if "program.main()" in command_line(pid)]
             os.kill(holder, signal.SIGSTOP)
 
-            up.terminate()
+            up.send_signal(signal.SIGINT)  # Ctrl-C; the other tests end it with SIGTERM
 
             assert up.wait(HANG_S) == 0
             all_gone(processes, there)
