@@ -185,6 +185,8 @@ async def test_redis_that_has_lost_who_took_the_session(stack: Stack, directory:
     size = stack.redis.written()
     taken.release()
     live, client = keys.live(accepted.session.sid), stack.fleet.scripts.client
+    log = stack.home.path / "workspaces" / "main" / "log"
+    await eventually(log.exists)  # the second agent knows by it that it is not the first
     await eventually(lambda: client.exists(live))  # from now on it writes nothing by itself
 
     # RQ's own process may end where Redis was away, and what it takes before that with it.
@@ -197,7 +199,6 @@ async def test_redis_that_has_lost_who_took_the_session(stack: Stack, directory:
 
     outcome = await stack.outcome(accepted)
     assert said(outcome) == f"{SECOND_TRY}\n\nhere"
-    log = stack.home.path / "workspaces" / "main" / "log"
     first, second = dict.fromkeys(log.read_text().split())
     await gone([int(first)])
     pids = log.read_text().split()

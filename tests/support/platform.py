@@ -20,6 +20,7 @@ event has a number.
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import re
 import sys
@@ -418,10 +419,10 @@ class _Journal:
 
     def add(self, event: str, *, id: str = "", **more: Any) -> str:
         """Add a line; return the name of what it is about."""
-        name = id or f"m{len(self.read()) + 1}"
-        line = orjson.dumps({"event": event, "id": name, **more}) + b"\n"
         descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(descriptor, line)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # two processes never give the same number
+        name = id or f"m{len(self.read()) + 1}"
+        os.write(descriptor, orjson.dumps({"event": event, "id": name, **more}) + b"\n")
         os.close(descriptor)
         return name
 
