@@ -26,8 +26,6 @@ class AcpRuntime(BaseRuntime):
         asides="notes",
         resumes="where it can",
     )
-    may_load = True
-    """Whether `session/load` does a conversation no harm."""
     instructs_by_prompt = True
     """Whether the system prompt goes with the first message, for want of a better way."""
     aside_modes: tuple[str, ...] = ("read-only", "ask", "chat", "plan")

@@ -137,7 +137,7 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         """Go on with a session; return what the agent says of it."""
         if "resume" in self._abilities:
             return await self._call("session/resume", params)
-        if not (self._can.get("loadSession") and self._runtime.may_load):
+        if not self._can.get("loadSession"):
             raise self._lost("can't go on with a session of an earlier process")
         loaded = await self._call("session/load", params)
         if not self._was_replayed:  # some begin an empty session for an id they don't know

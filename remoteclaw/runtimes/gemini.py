@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.errors import classify_error
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
 from remoteclaw.events import ErrorEvent, Intent
 from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, Remedies
@@ -85,7 +85,6 @@ class GeminiRuntime(AcpRuntime):
         models="`gemini`, then /model",
     )
     terminal = GeminiTerminal()
-    may_load = False
     aside_modes = ()  # it has no tools then, and where it isn't trusted, no mode takes them away
     log = (
         re.compile(rb"\[[0-9TZ:.-]+\] \[[A-Z]+\]"),
@@ -131,12 +130,18 @@ class GeminiRuntime(AcpRuntime):
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
     ) -> Launch:
-        """Return the command line. What needs a permission is asked: we decide about it."""
+        """Return the command line. What needs a permission is asked: we decide about it.
+
+        Raises `AgentUnavailable` for a session of an earlier process, before it is started in vain.
+        """
+        if session_id is not None:
+            why = "gemini can't go on with a session of an earlier process"
+            raise AgentUnavailable(why, category=ErrorCategory.SESSION_EXPIRED)
         argv = [*spec.command, "--acp", "--approval-mode", "default"]
         argv += ["--include-directories", str(run_dir / FILES)]
         argv += common_options(spec, [self.server_name(name, spec) for name in spec.mcp_servers])
         env = environment_of(spec)
-        return Launch(argv=tuple(argv), env=env, cwd=spec.workspace, session_id=session_id)
+        return Launch(argv=tuple(argv), env=env, cwd=spec.workspace, session_id=None)
 
     def aside_place(self, spec: AgentSpec, run_dir: Path) -> str:
         """Return a directory of ours, for all questions beside a turn.

@@ -46,6 +46,12 @@ MUTANTS = (
         test="test_opencode_is_asked_nothing_where_tools_would_run",
     ),
     Mutant(
+        "a gemini that is started for a session which it would destroy",
+        before="raise AgentUnavailable(why, category=ErrorCategory.SESSION_EXPIRED)",
+        after="pass",
+        test="test_none_is_started_for_a_session_of_an_earlier_process",
+    ),
+    Mutant(
         "gemini's tools beside a turn",
         before='"tools": {"core": [], "allowed": []},',
         after='"tools": {},',

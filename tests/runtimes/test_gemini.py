@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.config.home import Home
-from remoteclaw.errors import ErrorCategory
+from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.messages import OWN_SERVER, McpServerConfig
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes import gemini
@@ -131,6 +131,16 @@ def test_a_workspace_that_is_too_large_to_look_through_is_not_trusted(
     (workspace / "two").mkdir()
 
     assert "more than 2 directories" in str(problem(workspace))
+
+
+def test_none_is_started_for_a_session_of_an_earlier_process(
+    workspace: Path, tmp_path: Path
+) -> None:
+    """It would destroy it: the turn goes on from our record."""
+    with pytest.raises(AgentUnavailable) as lost:
+        GeminiRuntime().launch(spec(workspace), session_id="1", fork=False, run_dir=tmp_path)
+
+    assert lost.value.category is ErrorCategory.SESSION_EXPIRED
 
 
 def test_each_start_looks_again(workspace: Path, tmp_path: Path) -> None:
