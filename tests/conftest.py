@@ -244,3 +244,9 @@ def required(name: str, model: ModelServerProcess) -> AgentCli:
 def claude(model_server: ModelServerProcess) -> AgentCli:
     """The real claude, pointed at the scripted model."""
     return required("claude", model_server)
+
+
+@pytest.fixture
+def codex(model_server: ModelServerProcess) -> AgentCli:
+    """The real codex, the quickest of them, pointed at the scripted model."""
+    return required("codex", model_server)

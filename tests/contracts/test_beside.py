@@ -21,7 +21,7 @@ def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> Age
     return required(request.param, model_server)
 
 
-@pytest.mark.thorough("gemini")
+@pytest.mark.thorough("claude", "gemini")
 async def test_a_conversation_goes_on_while_its_agent_works(
     cli: AgentCli, stack: Stack, directory: Path
 ) -> None:

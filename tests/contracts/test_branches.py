@@ -131,7 +131,7 @@ async def test_a_branch_whose_worker_is_killed_is_the_same_copy(
     model_server: ModelServerProcess, served: Stack, directory: Path
 ) -> None:
     """Its parent's is killed as well; there is one branch, with one result."""
-    stack, cli = served, required("claude", model_server)
+    stack, cli = served, required("codex", model_server)
     workspace = await configure(stack, cli, directory, branches="auto")
     first = word("my colour is green")
     await stack.ask(f"SAY:{first}")
@@ -170,7 +170,7 @@ async def test_a_cli_that_copies_no_conversation_at_work_begins_with_notes(
     assert "branches" in result or "denied" in result.lower() or "rejected" in result.lower()
 
 
-@pytest.mark.thorough("codex")
+@pytest.mark.thorough("claude")
 async def test_a_person_has_something_looked_up_while_the_agent_works(
     cli: AgentCli, served: Stack, directory: Path
 ) -> None:

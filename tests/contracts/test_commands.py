@@ -148,7 +148,7 @@ async def an_earlier_conversation(chat: Chat) -> None:
     assert "SAY:gone-on" not in asked
 
 
-@pytest.mark.parametrize("chat", ["claude"], indirect=True)
+@pytest.mark.parametrize("chat", ["codex"], indirect=True)
 async def test_commands_are_answered_beside_the_agent(chat: Chat) -> None:
     """Those of ours, which are the same whatever the agent is."""
     name = chat.cli.name

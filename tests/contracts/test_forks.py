@@ -63,7 +63,7 @@ async def test_a_copy_of_a_session_at_work_begins_at_its_last_finished_turn(
     assert "my town is Bern" in after
 
 
-@pytest.mark.thorough("codex", "opencode")
+@pytest.mark.thorough("claude", "opencode")
 async def test_a_copy_whose_point_is_gone_begins_with_our_record(
     cli: AgentCli, stack: Stack
 ) -> None:

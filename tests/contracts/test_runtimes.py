@@ -17,6 +17,7 @@ from remoteclaw.errors import ErrorCategory
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import FORK_OF
 from remoteclaw.runtimes import create_cli_runtime, patience
+from tests.conftest import THOROUGH
 from tests.support.agents import AgentCli
 from tests.support.bridged import Agent, Open, hostile_settings, said, sly_server
 from tests.support.prefixes import added, asked
@@ -254,8 +255,9 @@ async def test_a_failure_has_its_category_and_the_next_turn_works(
         monkeypatch.setattr(patience, "FRESH_S", 6.0)  # gemini's first pause takes 5
         await is_not_waited_for(agent)
         # Of two of opencode that make its database, one ends; the drain starts that once more.
-        async with opened() as other:
-            await are_apart(agent, other)
+        if cli.name != "gemini" or THOROUGH:
+            async with opened() as other:
+                await are_apart(agent, other)
 
 
 async def is_said_once(agent: Agent) -> None:

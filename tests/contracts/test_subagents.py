@@ -57,14 +57,14 @@ async def told(stack: Stack, sid: str) -> list[str]:
 
 
 async def test_two_children_and_what_one_was_told_outlive_all_workers(
-    stack: Stack, directory: Path, claude: AgentCli
+    stack: Stack, directory: Path, codex: AgentCli
 ) -> None:
     """Each result comes exactly once, although parent and children are killed.
 
     They wait for the parent's turn to end, and the person is told of them afterwards.
     """
     workspace = directory / "workspace"
-    async with fleet_of(stack, claude, workspace, workers=3):
+    async with fleet_of(stack, codex, workspace, workers=3, permissions="auto"):
         parent = await stack.append(" ".join(map(spawn, TASKS)))
         sid = parent.session.sid
         await stack.outcome(parent)
@@ -178,10 +178,10 @@ async def test_a_task_is_told_something_while_it_works_and_after(
 
 
 async def test_agents_that_ask_each_other_are_not_stuck(
-    stack: Stack, directory: Path, claude: AgentCli
+    stack: Stack, directory: Path, codex: AgentCli
 ) -> None:
     """One asks another, which asks it back; then two ask, as many as there are workers, at once."""
-    async with fleet_of(stack, claude, directory / "workspace", workers=2):
+    async with fleet_of(stack, codex, directory / "workspace", workers=2):
         a, b, c = [await stack.append("SAY:ready", from_=who) for who in ("alice", "bob", "berta")]
         await asyncio.gather(*map(stack.outcome, (a, b, c)))
         back = sending(a, "SAY:and A again")

@@ -285,10 +285,10 @@ async def configuration(here: World) -> None:
 
 
 async def test_tools_come_with_the_gateway_go_by_the_chat_and_no_turn_needs_them(
-    stack: Stack, claude: AgentCli
+    stack: Stack, codex: AgentCli
 ) -> None:
     """Alice owns the channel. In a group everybody's agent is offered what hers is."""
-    stack.configure(claude.config(), channels={"test": {"owners": ["alice"]}})
+    stack.configure(codex.config(), channels={"test": {"owners": ["alice"]}})
     await stack.start_worker()
     before = await stack.ask("TOOLS")
     async with gateway_process(stack):
@@ -308,9 +308,9 @@ async def test_tools_come_with_the_gateway_go_by_the_chat_and_no_turn_needs_them
 
 
 async def test_a_gateway_that_is_killed_in_mid_call_loses_and_doubles_nothing(
-    stack: Stack, directory: Path, claude: AgentCli
+    stack: Stack, directory: Path, codex: AgentCli
 ) -> None:
-    async with world(stack, claude, directory) as here:
+    async with world(stack, codex, directory) as here:
         here.platform.tell(is_held=True)  # so the call waits for it
         accepted = await stack.append('TOOL:message_send:{"target":"chat-2","message":"once"}')
         await eventually(lambda: here.is_holding("once"))
@@ -346,9 +346,9 @@ async def test_the_connector_asks_the_next_gateway_for_the_same_call(
 
 
 async def test_a_worker_that_is_killed_behind_a_tool_tells_the_next_try(
-    stack: Stack, directory: Path, claude: AgentCli
+    stack: Stack, directory: Path, codex: AgentCli
 ) -> None:
-    async with world(stack, claude, directory) as here:
+    async with world(stack, codex, directory) as here:
         text = 'TOOL:message_send:{"target":"chat-2","message":"once"} SHELL:sleep 60'
         accepted = await stack.append(text)
         await eventually(lambda: here.platform.chat("chat-2"))
@@ -358,11 +358,11 @@ async def test_a_worker_that_is_killed_behind_a_tool_tells_the_next_try(
         )
         assert len(noted) == 1
         await stack.fleet.sweeper.sweep()
-        await eventually(lambda: "already_done" in claude.model.bodies())
+        await eventually(lambda: "already_done" in codex.model.bodies())
         await stack.fleet.sessions.stop(accepted.session.sid)
         await stack.outcome(accepted)
 
-    assert '"to\\\\":\\\\"chat-2' in claude.model.bodies() or "chat-2" in claude.model.bodies()
+    assert '"to\\\\":\\\\"chat-2' in codex.model.bodies() or "chat-2" in codex.model.bodies()
 
 
 @contextlib.asynccontextmanager
