@@ -15,8 +15,8 @@ from tests.support.waiting import HANG_S, eventually
 QUEUE = {"gather_ms": 60_000, "gather_most_ms": 60_000, "cap": 12}
 
 
-@pytest.mark.thorough("gemini")
-@pytest.mark.parametrize("name", ["claude", "gemini"])
+@pytest.mark.thorough("claude", "gemini")
+@pytest.mark.parametrize("name", ["codex", "claude", "gemini"])
 async def test_a_burst_is_one_request_of_the_cli_that_started_meanwhile(
     stack: Stack, model_server: ModelServerProcess, directory: Path, name: str
 ) -> None:

@@ -103,8 +103,7 @@ async def test_one_process_answers_whoever_has_written(
 ) -> None:
     """An owner, a cron job, a task's result, the owner again, a stranger in the same group."""
     stack = served
-    cli = required("claude", model_server)
-    stack.configure(cli.config(), channels=OWNERS)
+    stack.configure(required("codex", model_server).config(), channels=OWNERS)
     for _ in range(2):
         await stack.start_worker()
     first, last, result, fired, theirs = map(word, ("first", "last", "result", "fired", "theirs"))

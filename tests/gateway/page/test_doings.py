@@ -146,8 +146,17 @@ async def test_what_tools_do_is_shown_while_they_run_and_after(
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
 
 
+#: claude with an answer of many parts, which come quickly.
+AT_LENGTH = """
+echo(heard())
+for number in range(1, 41): delta(f'## Part {number}\\n\\n' + 'All work. ' * 24 + '\\n\\n')
+result('')
+heard()
+"""
+
+
 async def test_who_reads_further_up_is_left_there_and_who_is_at_the_end_stays_there(
-    browser: Browser, stack: Stack
+    browser: Browser, stack: Stack, directory: Path
 ) -> None:
     """However much comes at the end, and above, where a long session has more to read."""
     await stack.start_worker()
@@ -180,6 +189,8 @@ async def test_who_reads_further_up_is_left_there_and_who_is_at_the_end_stays_th
 
         await page.set_viewport_size(PHONE)
         await page.locator(".scroller").evaluate("it => { it.scrollTop = it.scrollHeight; }")
+        command = list(claude_script(directory, AT_LENGTH))
+        stack.configure({"runtime": "claude", "command": command})
         await write(page, "long")
         await expect(page.locator(".message", has_text="Part 40")).to_be_attached()
         reply = page.get_by_role("button", name="Reply").last
