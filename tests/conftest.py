@@ -22,7 +22,7 @@ from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.host.process import is_alive
-from remoteclaw.tty.holding import end
+from remoteclaw.tty.renewal import end
 from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.command import ROOT, share_servers

@@ -6,16 +6,16 @@ import pytest
 
 from remoteclaw.bridge.activity import label_of
 from remoteclaw.bridge.chunks import Chunker
-from remoteclaw.bridge.data import clean, clean_name
 from remoteclaw.bridge.scrubber import Scrubber
+from remoteclaw.bridge.untrusted import clean, clean_name
 from remoteclaw.errors import classify_error
 from remoteclaw.events import ToolUseEvent
 from remoteclaw.fleet.commands import at_once
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import file_name
 from remoteclaw.runtimes.gemini import _COMMENTS, GeminiRuntime
+from remoteclaw.runtimes.model_wait import retry_at_ms
 from remoteclaw.runtimes.opencode import OpencodeRuntime
-from remoteclaw.runtimes.patience import retry_at_ms
 from remoteclaw.session.record import digest
 from tests.support.growth import is_linear
 from tests.support.stack import message

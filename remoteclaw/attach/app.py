@@ -8,9 +8,9 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from remoteclaw.attach.far import Far, Target
-from remoteclaw.attach.hands import Hands
+from remoteclaw.attach.actions import Hands
 from remoteclaw.attach.paint import Painter, Scene
+from remoteclaw.attach.remote import Far, Target
 from remoteclaw.attach.status import Status
 from remoteclaw.attach.view import PAGE, View
 from remoteclaw.attach.window import WHEEL_OFF, WHEEL_ON, Window, WindowClosed

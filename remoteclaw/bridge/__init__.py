@@ -4,10 +4,10 @@ from remoteclaw.bridge.bridge import ChannelBridge
 from remoteclaw.bridge.delivery import DeliveryAdapter
 from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN
 from remoteclaw.bridge.hooks import Hooks
-from remoteclaw.bridge.pace import Limits
 from remoteclaw.bridge.prompt import build_system_prompt
 from remoteclaw.bridge.session_map import FileSessionMap
 from remoteclaw.bridge.side_effects import read_mcp_side_effects
+from remoteclaw.bridge.time_limits import Limits
 
 __all__ = [
     "SILENT_REPLY_TOKEN",

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from remoteclaw.bridge.data import clean
+from remoteclaw.bridge.task_lines import work_of
 from remoteclaw.bridge.turn_prompt import about_entry, clock, meanwhile_of, note_of, with_header
-from remoteclaw.bridge.work import work_of
+from remoteclaw.bridge.untrusted import clean
 from remoteclaw.messages import AsideVerdict, Entry, ReplyPayload, Work
 
 #: What the agent is told to do. The key is new for each question: so a tag that a person has

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from remoteclaw.bridge.data import as_data
 from remoteclaw.bridge.outgoing import Outgoing
+from remoteclaw.bridge.untrusted import as_data
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import RedisRefused
 from remoteclaw.host.files import UnfitFile, mime_type_of, size_in_words, write_new

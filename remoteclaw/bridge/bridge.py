@@ -22,7 +22,6 @@ from remoteclaw.bridge.end import (
 )
 from remoteclaw.bridge.exchange import ask_and_deliver
 from remoteclaw.bridge.hooks import Hooks
-from remoteclaw.bridge.pace import Limits
 from remoteclaw.bridge.run import Run, Setup
 from remoteclaw.bridge.start import (
     build_system_prompts,
@@ -33,6 +32,7 @@ from remoteclaw.bridge.start import (
     warm_up_agent,
     with_program,
 )
+from remoteclaw.bridge.time_limits import Limits
 from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig

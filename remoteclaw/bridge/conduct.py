@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import replace
 from pathlib import Path
 
-from remoteclaw.bridge.pace import Limits, Pace
+from remoteclaw.bridge.time_limits import Limits, Pace
 from remoteclaw.config.permissions import EDITS, Ruling, decide
 from remoteclaw.errors import Overdue, RedisRefused, RedisUnavailable
 from remoteclaw.events import PermissionEvent

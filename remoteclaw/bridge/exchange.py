@@ -13,11 +13,11 @@ from remoteclaw.bridge.conduct import Conduct, remedies_of
 from remoteclaw.bridge.delivery import Listeners
 from remoteclaw.bridge.failures import MOST_REASON, missing_server
 from remoteclaw.bridge.outgoing import Outgoing
-from remoteclaw.bridge.pace import Pace
+from remoteclaw.bridge.permission_text import as_shown
 from remoteclaw.bridge.run import Run
+from remoteclaw.bridge.task_lines import work_of
+from remoteclaw.bridge.time_limits import Pace
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
-from remoteclaw.bridge.wanted import as_shown
-from remoteclaw.bridge.work import work_of
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import ErrorEvent, PermissionEvent, ToolUseEvent
 from remoteclaw.messages import OWN_SERVER, Image, ReplyPayload, Turn

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 
 import orjson
 
-from remoteclaw.bridge.data import as_data, clean
 from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN
+from remoteclaw.bridge.untrusted import as_data, clean
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.messages import MAX_ATTACHMENTS, OWN_SERVER, SessionKey
 

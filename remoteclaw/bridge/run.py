@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from remoteclaw.bridge.attachments import GivenFile
 from remoteclaw.bridge.delivery import Delivered, DeliveryAdapter
 from remoteclaw.bridge.hooks import Hooks
-from remoteclaw.bridge.pace import Limits
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.bridge.side_effects import SideEffectsReader
+from remoteclaw.bridge.time_limits import Limits
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import Overdue

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from remoteclaw.bridge.attachments import GivenFile, left_out
-from remoteclaw.bridge.data import clean, clean_name
 from remoteclaw.bridge.side_effects import arrived
+from remoteclaw.bridge.untrusted import clean, clean_name
 from remoteclaw.clock import local_time
 from remoteclaw.messages import Entry, Reaction, Turn
 

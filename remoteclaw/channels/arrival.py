@@ -9,7 +9,7 @@ from remoteclaw import commands
 from remoteclaw.channels.access import Access, Verdict
 from remoteclaw.channels.files import files_of
 from remoteclaw.channels.rate import MOST, Rate
-from remoteclaw.channels.transcript import is_recording
+from remoteclaw.channels.transcribe import is_recording
 from remoteclaw.commands.answers import GONE, NOT_YOURS, AnswerOutcome, answer_request, chosen
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config

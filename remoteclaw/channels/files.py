@@ -4,7 +4,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 
-from remoteclaw.channels.transcript import NotUnderstood, is_recording, transcript_of
+from remoteclaw.channels.transcribe import NotUnderstood, is_recording, transcript_of
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import MessageRefused, PlatformRefused, RedisRefused, RemoteClawError
 from remoteclaw.fleet.blobs import Blobs

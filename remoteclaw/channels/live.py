@@ -14,7 +14,7 @@ from typing import Any
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.delivery import Preview, settled
 from remoteclaw.channels.previews import LATER_S, Previews, Shown, noted_preview
-from remoteclaw.channels.working import ShowsWork, WorkChats
+from remoteclaw.channels.task_progress import ShowsWork, WorkChats
 from remoteclaw.clock import boottime
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.fleet.turn import LIVE_MS

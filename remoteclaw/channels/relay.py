@@ -16,7 +16,7 @@ import orjson
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.delivery import Delivery, Done, Preview, failure, settled
 from remoteclaw.channels.live import LiveChats
-from remoteclaw.channels.working import ShowsWork
+from remoteclaw.channels.task_progress import ShowsWork
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import LeaseLost, RemoteClawError, Unsupported, first_of
 from remoteclaw.fleet.reader import ReplyReader

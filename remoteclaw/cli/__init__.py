@@ -19,11 +19,11 @@ from remoteclaw.cli.chat import chat
 from remoteclaw.cli.config import config
 from remoteclaw.cli.cron import cron
 from remoteclaw.cli.deadletters import deadletters, replies
-from remoteclaw.cli.edge import Edge
+from remoteclaw.cli.error_line import Edge
 from remoteclaw.cli.open import open_page
 from remoteclaw.cli.pairing import pairing
-from remoteclaw.cli.parts import dashboard, gateway, mcp, sweep, worker
 from remoteclaw.cli.policy import policy
+from remoteclaw.cli.processes import dashboard, gateway, mcp, sweep, worker
 from remoteclaw.cli.send import send
 from remoteclaw.cli.service import service
 from remoteclaw.cli.sessions import sessions

@@ -13,7 +13,7 @@ from remoteclaw.cli.output import complain, echo
 
 if TYPE_CHECKING:
     from remoteclaw.attach.app import End
-    from remoteclaw.attach.far import Target
+    from remoteclaw.attach.remote import Target
     from remoteclaw.client.link import Address
 
 
@@ -61,7 +61,7 @@ def attach(
         )
     import asyncio
 
-    from remoteclaw.attach.far import Target
+    from remoteclaw.attach.remote import Target
     from remoteclaw.cli.over_gateway import gateway_at
     from remoteclaw.config.home import Home
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import load, on_fleet, with_fleet
-from remoteclaw.cli.edge import leave_event
+from remoteclaw.cli.error_line import leave_event
 from remoteclaw.cli.output import echo, json_option, listing
 from remoteclaw.errors import ConfigError
 

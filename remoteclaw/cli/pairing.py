@@ -49,7 +49,7 @@ async def list_pairings(fleet: "Fleet", as_json: bool) -> None:
 @with_fleet
 async def approve_pairing(fleet: "Fleet", code: str) -> None:
     """Let in who was told CODE. Ask them for it: a name can be anybody's."""
-    from remoteclaw.commands.pairing import UNKNOWN, approve
+    from remoteclaw.commands.pair import UNKNOWN, approve
 
     request = await approve(fleet, code, by="the command line")
     if request is None:

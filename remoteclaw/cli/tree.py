@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.work import WorkBelow
+    from remoteclaw.fleet.task_tree import WorkBelow
     from remoteclaw.messages import Work
 
 HEADS = ("WORK", "KIND", "STATE", "SINCE", "HOST", "DOING")
@@ -49,7 +49,7 @@ def tree_of_session(session: str, follow: bool, as_json: bool) -> None:
 
 
 def _show(key: str, below: "WorkBelow", *, as_json: bool, is_line: bool = False) -> None:
-    from remoteclaw.gateway.work import tree_of
+    from remoteclaw.gateway.task_tree import tree_of
 
     if as_json:
         told = tree_of(key, below).told()
@@ -79,7 +79,7 @@ def _in_order(below: "WorkBelow") -> "Iterator[tuple[int, Work]]":
 
 
 def _row(depth: int, item: "Work") -> tuple[object, ...]:
-    from remoteclaw.bridge.work import doing_of
+    from remoteclaw.bridge.task_lines import doing_of
     from remoteclaw.clock import in_words
 
     name = item.label or item.session.sid[:8]

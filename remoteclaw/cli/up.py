@@ -14,7 +14,7 @@ from remoteclaw import __version__
 from remoteclaw.cli.access import load
 from remoteclaw.cli.chat import HINT, chat_with, until_told
 from remoteclaw.cli.config import change_file
-from remoteclaw.cli.edge import leave_event
+from remoteclaw.cli.error_line import leave_event
 from remoteclaw.cli.open import page_link
 from remoteclaw.cli.output import echo, echo_words
 from remoteclaw.errors import ConfigError

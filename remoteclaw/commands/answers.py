@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 
 from remoteclaw.clock import now_ms
-from remoteclaw.commands.configuring import carry_out
+from remoteclaw.commands.config_change import carry_out
 from remoteclaw.config.approvals import OPERATOR, may_answer
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from remoteclaw.commands import answering, changes, choosing, looking, pairing, resuming
-from remoteclaw.commands.asked import Answer, Asked
+from remoteclaw.commands import allow_deny, diff, pair, resume, settings, status
+from remoteclaw.commands.call import Answer, Asked
 from remoteclaw.commands.parse import Command, parse, unescaped
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
 from remoteclaw.runtimes import create_cli_runtime
@@ -70,58 +70,58 @@ COMMANDS: Mapping[str, CommandSpec] = {
             _take,
             scope="owner",
         ),
-        CommandSpec("status", "Show what the session does now.", looking.status),
+        CommandSpec("status", "Show what the session does now.", status.status),
         CommandSpec(
-            "queue", "Show what waits, or change how messages wait.", looking.queue, "[MODE]"
+            "queue", "Show what waits, or change how messages wait.", status.queue, "[MODE]"
         ),
         CommandSpec(
             "allow",
             "Allow what the agent asks for; `always` in this conversation, `edits` with a plan; "
             "`none` takes that back.",
-            answering.allow,
+            allow_deny.allow,
             "[ID] [always|edits|none]",
         ),
-        CommandSpec("deny", "Deny what the agent asks for.", answering.deny, "[ID] [WHY]"),
+        CommandSpec("deny", "Deny what the agent asks for.", allow_deny.deny, "[ID] [WHY]"),
         CommandSpec(
             "answer",
             "Answer a question of the agent's, in your own words or with a number.",
-            answering.in_words,
+            allow_deny.in_words,
             "[ID] TEXT",
         ),
-        CommandSpec("model", "Show the model, or choose another one.", choosing.model, "[NAME]"),
-        CommandSpec("agent", "List the agents, or talk to another one.", choosing.agent, "[NAME]"),
+        CommandSpec("model", "Show the model, or choose another one.", settings.model, "[NAME]"),
+        CommandSpec("agent", "List the agents, or talk to another one.", settings.agent, "[NAME]"),
         CommandSpec(
             "project",
             "List the projects, or have this chat work in one.",
-            choosing.project,
+            settings.project,
             "[NAME]",
             scope="owner",
         ),
-        CommandSpec("quiet", "Show answers alone, without tools and plans.", choosing.quiet),
-        CommandSpec("verbose", "Show tools and plans again while a turn runs.", choosing.verbose),
+        CommandSpec("quiet", "Show answers alone, without tools and plans.", settings.quiet),
+        CommandSpec("verbose", "Show tools and plans again while a turn runs.", settings.verbose),
         CommandSpec(
             "diff",
             "Show what has changed in the workspace since git's HEAD.",
-            changes.diff,
+            diff.diff,
             scope="owner",
         ),
         CommandSpec(
             "resume",
             "List the CLI's conversations of this workspace, or go on with a copy of one.",
-            resuming.resume,
+            resume.resume,
             "[NUMBER]",
             scope="owner",
         ),
         CommandSpec(
             "pair",
             "Let in who was told a code, or this group; else show who asks.",
-            pairing.pair,
+            pair.pair,
             "[CODE]",
             scope="owner",
         ),
-        CommandSpec("sessions", "List the newest sessions.", looking.sessions, scope="owner"),
-        CommandSpec("usage", "Show tokens, time and cost.", looking.usage),
-        CommandSpec("whoami", "Show who you are here, and what you may do.", looking.whoami),
+        CommandSpec("sessions", "List the newest sessions.", status.sessions, scope="owner"),
+        CommandSpec("usage", "Show tokens, time and cost.", status.usage),
+        CommandSpec("whoami", "Show who you are here, and what you may do.", status.whoami),
     )
 }
 
@@ -182,7 +182,7 @@ async def take(text: str, asked: Callable[[str], Asked], *, has_files: bool) -> 
     if command := parse(text):
         told = await answer(command, asked(command.rest))
     else:
-        told = await answering.in_passing(text.strip(), asked(""))
+        told = await allow_deny.in_passing(text.strip(), asked(""))
     if told is None:
         return Taken(None, unescaped(text), False)
     return Taken(told, told.forward, told.is_for_cli)

@@ -20,19 +20,19 @@ from remoteclaw.fleet.inbound import Inbound
 from remoteclaw.fleet.lease import Leases
 from remoteclaw.fleet.outcomes import Outcomes
 from remoteclaw.fleet.pairings import Pairings
-from remoteclaw.fleet.pushes import Pushes
+from remoteclaw.fleet.push_subscriptions import Pushes
 from remoteclaw.fleet.receipts import Receipts
 from remoteclaw.fleet.records import Records
 from remoteclaw.fleet.replies import Replies
 from remoteclaw.fleet.sessions import Sessions
 from remoteclaw.fleet.sweep import Sweeper
+from remoteclaw.fleet.task_tree import WorkTrees
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.fleet.tokens import Logins, Tokens
 from remoteclaw.fleet.usage import UsageLedger
 from remoteclaw.fleet.wait_limit import WaitLimit
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.fleet.web import WebChats
-from remoteclaw.fleet.work import WorkTrees
 from remoteclaw.fleet.workers import Workers
 
 __all__ = ["Fleet"]

@@ -31,8 +31,8 @@ from remoteclaw.fleet.outcomes import OUTCOME_MS
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.request import CHANGE_MS
 from remoteclaw.fleet.state import STATE_MS, SessionState, pairs
+from remoteclaw.fleet.task_tree import Recipients
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.fleet.work import Recipients
 from remoteclaw.messages import ChannelMessage, ChatPlace, Entry, Provenance, SessionKey
 from remoteclaw.protocols import FORK_OF
 

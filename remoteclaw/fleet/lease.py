@@ -22,9 +22,9 @@ from remoteclaw.fleet.inbound import GRACE_MS, RawEntry
 from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.outcomes import OUTCOME_MS
 from remoteclaw.fleet.state import STATE_MS, SessionState, pairs
+from remoteclaw.fleet.task_tree import TurnWork
 from remoteclaw.fleet.turn import Turns
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.fleet.work import TurnWork
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 

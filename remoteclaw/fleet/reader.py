@@ -23,7 +23,7 @@ from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts, announcements
 from remoteclaw.fleet.history import MOST, History, shortened
 from remoteclaw.fleet.reply import NewerReply, decode_reply
-from remoteclaw.fleet.work import WorkBelow, WorkTrees
+from remoteclaw.fleet.task_tree import WorkBelow, WorkTrees
 from remoteclaw.host.process import identity, is_alive
 from remoteclaw.messages import Attachment, ChatPlace
 from remoteclaw.protocols import Operation, Reply

@@ -16,7 +16,7 @@ from remoteclaw.gateway.host_terminals import HostTerminals
 from remoteclaw.gateway.limits import Transfers
 from remoteclaw.gateway.page.chats import PageChats
 from remoteclaw.gateway.principals import Operator, Principal
-from remoteclaw.gateway.rooms import Watcher
+from remoteclaw.gateway.viewers import Watcher
 from remoteclaw.messages import SessionKey, people_of, person
 from remoteclaw.tools.base import Method, Result, Tool
 

@@ -28,9 +28,9 @@ from remoteclaw.config.tool_policy import listed
 from remoteclaw.errors import CallRefused, ConfigError, MessageRefused, NotFound, RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller
+from remoteclaw.gateway.agent_scope import Narrowed, check_method, may_call
 from remoteclaw.gateway.call import Call, GatewayParts, Handler, Subscriber
 from remoteclaw.gateway.limits import Transfers
-from remoteclaw.gateway.narrowing import Narrowed, check_method, may_call
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.rights import check_allowed, check_branch
 from remoteclaw.host.logs import frames_of

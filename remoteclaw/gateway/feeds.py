@@ -20,7 +20,7 @@ from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.request import Request
 from remoteclaw.fleet.subscriptions import Listener, Subscriptions
 from remoteclaw.gateway.asks import shown
-from remoteclaw.gateway.work import tree_of
+from remoteclaw.gateway.task_tree import tree_of
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import Work
 

@@ -14,7 +14,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
-from remoteclaw.gateway.auditing import Auditing
+from remoteclaw.gateway.audit import Auditing
 from remoteclaw.gateway.auth import Authenticator
 from remoteclaw.gateway.call import GatewayParts, Handler, Subscriber
 from remoteclaw.gateway.consoles import Consoles
@@ -22,7 +22,7 @@ from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.feeds import Audience, Feeds
 from remoteclaw.gateway.host_terminals import HostTerminals
 from remoteclaw.gateway.limits import Calls
-from remoteclaw.gateway.meters import Meters
+from remoteclaw.gateway.metrics import Meters
 from remoteclaw.gateway.page.chats import PageChats
 from remoteclaw.gateway.principals import Principal
 from remoteclaw.gateway.token_file import token_files

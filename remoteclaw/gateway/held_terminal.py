@@ -15,17 +15,17 @@ from remoteclaw.errors import CallRefused, LeaseLost, RedisRefused, RedisUnavail
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.terminal_state import Held, Renewed
-from remoteclaw.gateway.rooms import Room
+from remoteclaw.gateway.viewers import Room
 from remoteclaw.holder.terminal_client import Ended, TerminalClient
 from remoteclaw.host.process import end_strays, is_alive
 from remoteclaw.messages import stream_order
 from remoteclaw.session.terminal_asks import TerminalAsks
 from remoteclaw.tty import handover
 from remoteclaw.tty.handover import Standing
-from remoteclaw.tty.holding import RENEWALS, end, is_stopped, renew
-from remoteclaw.tty.placed import watch_of
-from remoteclaw.tty.tale import TranscriptTale
-from remoteclaw.tty.watching import Watching
+from remoteclaw.tty.program import watch_of
+from remoteclaw.tty.renewal import RENEWALS, end, is_stopped, renew
+from remoteclaw.tty.transcript_events import TranscriptTale
+from remoteclaw.tty.watch import Watching
 
 #: Interval of the look at who waits, who has left and what has changed, in seconds.
 TEND_S = 1.0

@@ -20,12 +20,12 @@ from remoteclaw.fleet.terminal_state import Held, TerminalRecord
 from remoteclaw.gateway.feeds import Feeds
 from remoteclaw.gateway.held_terminal import HeldTerminal
 from remoteclaw.gateway.resumable import Resumable
-from remoteclaw.gateway.rooms import Room, Watcher
+from remoteclaw.gateway.viewers import Room, Watcher
 from remoteclaw.host.logs import frames_of
-from remoteclaw.tty.kept import last_screen
 from remoteclaw.tty.keyboard import Typist
+from remoteclaw.tty.saved_state import last_screen
 from remoteclaw.tty.screen import Screen, warm_up
-from remoteclaw.tty.watching import Watching
+from remoteclaw.tty.watch import Watching
 
 #: Interval of the look at what is open on this host, in seconds, and the shortest one after news.
 LOOK_S, SOON_S = 1.0, 0.05

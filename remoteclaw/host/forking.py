@@ -20,8 +20,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from remoteclaw.host.ending import run_and_end
 from remoteclaw.host.process import die_with_parent, open_log, spawn, stop
+from remoteclaw.host.run_main import run_and_end
 
 #: The largest order, in bytes: what a kernel lets through by default.
 MOST_BYTES = 200_000

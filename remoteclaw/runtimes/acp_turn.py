@@ -23,7 +23,7 @@ from remoteclaw.events import (
 from remoteclaw.protocols import LOG_LINE, AgentPipes, AgentSpec, Decision
 from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.jsonrpc import RpcError, RpcMessage, RpcPeer
-from remoteclaw.runtimes.patience import retry_at_ms
+from remoteclaw.runtimes.model_wait import retry_at_ms
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from remoteclaw.events import (
 from remoteclaw.messages import Image
 from remoteclaw.protocols import AgentPipes, AgentSpec, Decision
 from remoteclaw.runtimes.asides import CliAside, SharedMessages
-from remoteclaw.runtimes.patience import Patience
-from remoteclaw.runtimes.prose import Prose
+from remoteclaw.runtimes.model_wait import Patience
+from remoteclaw.runtimes.turn_text import Prose
 from remoteclaw.runtimes.wire import Messages, UnreadableLine
 
 #: Time limit for ending an aside, in seconds: the CLI may not read.

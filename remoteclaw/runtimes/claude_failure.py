@@ -5,7 +5,7 @@ from typing import Any
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import ErrorCategory, classify_error
 from remoteclaw.events import ErrorEvent
-from remoteclaw.runtimes.patience import retry_at_ms
+from remoteclaw.runtimes.model_wait import retry_at_ms
 from remoteclaw.runtimes.wire import count, mapping, text
 
 #: Claude's names of failures, in the message that replaces the model's.

@@ -15,7 +15,7 @@ from remoteclaw.events import (
     ToolResultEvent,
     ToolUseEvent,
 )
-from remoteclaw.runtimes.prose import Prose
+from remoteclaw.runtimes.turn_text import Prose
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
 

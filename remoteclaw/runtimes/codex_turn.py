@@ -26,7 +26,7 @@ from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.codex_failure import failure_of
 from remoteclaw.runtimes.codex_items import TOOLS, output_of, plan_of, use_of
-from remoteclaw.runtimes.codex_looking import command_of, only_looks
+from remoteclaw.runtimes.codex_read_only import command_of, only_looks
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.questions import questions_of
 from remoteclaw.runtimes.wire import count, mapping, mappings, text

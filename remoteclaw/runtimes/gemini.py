@@ -30,7 +30,7 @@ from remoteclaw.runtimes.base import inherit
 from remoteclaw.runtimes.gemini_chats import homes
 from remoteclaw.runtimes.gemini_launch import common_options, environment_of
 from remoteclaw.runtimes.gemini_terminal import GeminiTerminal
-from remoteclaw.runtimes.patience import retry_at_ms
+from remoteclaw.runtimes.model_wait import retry_at_ms
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
 #: The paths that it obeys in a workspace that it trusts: settings, policies, hooks, commands,

@@ -10,7 +10,7 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Batch
 from remoteclaw.messages import Entry, Turn
 from remoteclaw.session.agent import AgentKeeper
-from remoteclaw.session.beside import Beside
+from remoteclaw.session.asides import Beside
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.steering import Steering

@@ -12,7 +12,7 @@ from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import AgentDeliveryResult
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.attempt import Attempt
-from remoteclaw.session.moved import answered_by, moved_end, with_end
+from remoteclaw.session.moved_turn import answered_by, moved_end, with_end
 from remoteclaw.session.notices import (
     COMMAND_DONE,
     NOTHING_SAID,

@@ -8,8 +8,8 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
+from remoteclaw.bridge.permission_text import as_shown
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
-from remoteclaw.bridge.wanted import as_shown
 from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.model import Config
 from remoteclaw.events import PermissionEvent

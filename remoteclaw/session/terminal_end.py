@@ -24,8 +24,8 @@ from remoteclaw.protocols import Transcript, TranscriptItem
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.record import added, lines_of_terminal
 from remoteclaw.tty import handover
-from remoteclaw.tty.placed import transcript_of, watch_of
-from remoteclaw.tty.tale import Copies, TranscriptTale, is_of_now
+from remoteclaw.tty.program import transcript_of, watch_of
+from remoteclaw.tty.transcript_events import Copies, TranscriptTale, is_of_now
 
 #: How long what a CLI's own notes say is read after its end, in seconds.
 NOTES_S = 0.5

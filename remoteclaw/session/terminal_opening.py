@@ -23,9 +23,9 @@ from remoteclaw.holder.runs import terminal_run_name
 from remoteclaw.holder.terminal_client import ENDED, Ended, Output, TerminalClient
 from remoteclaw.holder.terminal_launch import TerminalLaunch
 from remoteclaw.holder.wire import LaunchFailed
-from remoteclaw.host.below import BadSubdir, open_below
 from remoteclaw.host.load import Overloaded, check_load
 from remoteclaw.host.process import end_orphans
+from remoteclaw.host.safe_open import BadSubdir, open_below
 from remoteclaw.messages import TerminalWish, people_of
 from remoteclaw.protocols import TerminalProgram
 from remoteclaw.runtimes import CLIS, create_cli_runtime

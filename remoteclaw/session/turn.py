@@ -11,13 +11,13 @@ from remoteclaw.fleet.terminal_state import TerminalPlace
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.fleet.turn import Finished
 from remoteclaw.messages import Entry, Turn, stream_order
+from remoteclaw.session.asides import Beside
 from remoteclaw.session.asking import Asking
 from remoteclaw.session.attempt import Attempt, Progress
-from remoteclaw.session.beside import Beside
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.ending import Ending, finish, without_agent
 from remoteclaw.session.inbox import decode
-from remoteclaw.session.moved import say_that_it_ended
+from remoteclaw.session.moved_turn import say_that_it_ended
 from remoteclaw.session.notices import CONTEXT_LOST, RESET, SECOND_TRY, failed_result, notice_result
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import (

@@ -9,7 +9,7 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.moves import Moves
-from remoteclaw.fleet.work import WorkTrees
+from remoteclaw.fleet.task_tree import WorkTrees
 from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import Entry, Moved, Said
 from remoteclaw.runtimes import create_cli_runtime

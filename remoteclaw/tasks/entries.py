@@ -7,8 +7,8 @@ from remoteclaw.clock import now_ms
 from remoteclaw.fleet.caller import Caller
 from remoteclaw.fleet.inbound import encode_entry
 from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.task_tree import owed
 from remoteclaw.fleet.turn import TaskResult
-from remoteclaw.fleet.work import owed
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import (
     ChannelMessage,

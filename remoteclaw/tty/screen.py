@@ -27,7 +27,7 @@ from remoteclaw.tty.frames import (
 )
 from remoteclaw.tty.ghostty import check, library, new, type_of
 from remoteclaw.tty.keys import modifies_other
-from remoteclaw.tty.picture import packed, unpacked
+from remoteclaw.tty.snapshot import packed, unpacked
 
 #: How long a program may hold its screen back (mode 2026), in seconds.
 HOLD: Final = 0.5

@@ -14,7 +14,7 @@ from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.holder.runs import remove_dead_runs
 from remoteclaw.host.process import end_strays, is_alive
-from remoteclaw.tty.holding import Holding, end_unheld, forget_old
+from remoteclaw.tty.renewal import Holding, end_unheld, forget_old
 
 #: Interval of the sweep, in seconds.
 SWEEP_HOST_S = 2.0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.fleet.terminal_state import Held
-from remoteclaw.tty.holding import end
+from remoteclaw.tty.renewal import end
 from tests.bench.load import workers
 from tests.bench.played import play
 from tests.support.command import Process

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from remoteclaw.chat.editor import Interrupts
-from remoteclaw.commands.looking import MODES
+from remoteclaw.commands.status import MODES
 from remoteclaw.config.home import Home
 from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import SessionKey

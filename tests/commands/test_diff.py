@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.commands.changes import MOST_BYTES, _changes
+from remoteclaw.commands.diff import MOST_BYTES, _changes
 
 
 def git(workspace: Path, *arguments: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.runtimes import CLIS
-from remoteclaw.runtimes.past import past_conversations
+from remoteclaw.runtimes.past_conversations import past_conversations
 from tests.conftest import THOROUGH, required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.doors import RpcClient, opened, own_token

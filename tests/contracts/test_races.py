@@ -10,7 +10,7 @@ import pytest
 from remoteclaw.errors import CallRefused
 from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.tty.input import paste
-from remoteclaw.tty.watching import Watching
+from remoteclaw.tty.watch import Watching
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
 from tests.support.dialogs import ESCALATED

@@ -16,7 +16,7 @@ from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import FORK_OF
-from remoteclaw.runtimes import create_cli_runtime, patience
+from remoteclaw.runtimes import create_cli_runtime, model_wait
 from tests.conftest import THOROUGH
 from tests.support.agents import AgentCli
 from tests.support.bridged import Agent, Open, hostile_settings, said, sly_server
@@ -252,7 +252,7 @@ async def test_a_failure_has_its_category_and_the_next_turn_works(
             await is_said_once(agent)
         if cli.name == "opencode":  # the others don't say theirs, and nothing is known of any other
             await keeps_its_summary_to_itself(agent)
-        monkeypatch.setattr(patience, "FRESH_S", 6.0)  # gemini's first pause takes 5
+        monkeypatch.setattr(model_wait, "FRESH_S", 6.0)  # gemini's first pause takes 5
         await is_not_waited_for(agent)
         # Of two of opencode that make its database, one ends; the drain starts that once more.
         if cli.name != "gemini" or THOROUGH:
@@ -328,7 +328,7 @@ async def test_the_limit_of_a_plan_says_when_it_ends(opened: Open, cli: AgentCli
 async def test_a_model_out_of_reach_is_not_waited_for(
     opened: Open, cli: AgentCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "FRESH_S", 2.0)
+    monkeypatch.setattr(model_wait, "FRESH_S", 2.0)
     url = "http://nowhere.invalid"
     env = {name: value.replace(cli.model.url, url) for name, value in cli.env.items()}
     env = {**create_cli_runtime(cli.name).environment(os.environ), **env}

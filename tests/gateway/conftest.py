@@ -16,7 +16,7 @@ from tests.support.waiting import HANG_S
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give adapters the time that a busy machine needs; tests of too little set their own."""
-    monkeypatch.setattr("remoteclaw.gateway.sending.RECEIPT_S", HANG_S)
+    monkeypatch.setattr("remoteclaw.gateway.send.RECEIPT_S", HANG_S)
     monkeypatch.setattr("remoteclaw.gateway.methods.chats.BEGIN_S", HANG_S)
     monkeypatch.setattr("remoteclaw.gateway.methods.chats.OPERATION_S", HANG_S)
     monkeypatch.setattr("remoteclaw.channels.relay.OPERATE_S", HANG_S)

@@ -11,9 +11,9 @@ import pytest
 import tomlkit
 
 from remoteclaw.commands import Answer, Asked
-from remoteclaw.commands.answering import in_passing
+from remoteclaw.commands.allow_deny import in_passing
 from remoteclaw.commands.answers import ENDED, FOR_OWNERS, carry_out_changes
-from remoteclaw.commands.configuring import carry_out
+from remoteclaw.commands.config_change import carry_out
 from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.commands.answering import NEEDS_ADMIN
+from remoteclaw.commands.allow_deny import NEEDS_ADMIN
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.methods import HANDLERS
 from tests.support.asks import put_request

@@ -6,7 +6,7 @@ import pytest
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.gateway import auditing
+from remoteclaw.gateway import audit
 from tests.support.cockpit import Cockpit, Terminals
 from tests.support.doors import Refused, opened, own_token
 from tests.support.stack import Stack
@@ -65,7 +65,7 @@ async def test_what_is_done_and_refused_is_written_down(stack: Stack) -> None:
 async def test_the_same_refusal_is_told_again_after_a_while(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auditing, "AGAIN_S", 0.0)
+    monkeypatch.setattr(audit, "AGAIN_S", 0.0)
     writes, _ = await stack.fleet.tokens.create("ada", "write", None)
     async with opened(stack, Terminals().handlers) as door, door.connected(writes) as client:
         for _ in range(2):

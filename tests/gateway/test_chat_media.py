@@ -245,7 +245,7 @@ async def address(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         return str(address) == "127.0.0.1"
 
     monkeypatch.setattr(
-        "remoteclaw.gateway.sending.fetch", functools.partial(fetch, may_connect=on_loopback)
+        "remoteclaw.gateway.send.fetch", functools.partial(fetch, may_connect=on_loopback)
     )
     app = web.Application()
     app.router.add_get("/{path:.*}", answer)

@@ -174,7 +174,7 @@ async def test_without_an_adapter_it_is_refused_at_once(stack: Stack, turn: Turn
 async def test_what_comes_too_late_is_not_done(
     stack: Stack, served: Platform, turn: Turn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.gateway.sending.RECEIPT_S", 0.1)
+    monkeypatch.setattr("remoteclaw.gateway.send.RECEIPT_S", 0.1)
     monkeypatch.setattr("remoteclaw.gateway.methods.chats.BEGIN_S", 0.1)
     monkeypatch.setattr("remoteclaw.gateway.methods.chats.OPERATION_S", 0.3)
     theirs = served.say("chat-1", "bo", "hi")

@@ -510,7 +510,7 @@ async def test_without_an_adapter_a_message_waits_for_it(
 async def test_an_adapter_that_is_slow(
     stack: Stack, served: Platform, turn: Turn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.gateway.sending.RECEIPT_S", 0.2)
+    monkeypatch.setattr("remoteclaw.gateway.send.RECEIPT_S", 0.2)
     served.tell(is_held=True)
 
     sent = await turn.call("message_reply", message="hi")

@@ -13,7 +13,7 @@ import pytest
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.gateway import searching
+from remoteclaw.gateway import search
 from remoteclaw.messages import Turn
 from remoteclaw.tools.base import Scope
 from tests.support.asks import put_request
@@ -104,7 +104,7 @@ async def test_what_was_said_is_found_with_its_words_around_it(stack: Stack) -> 
 async def test_a_search_that_would_take_long_says_where_it_ended(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "MOST_BYTES", 150)
+    monkeypatch.setattr(search, "MOST_BYTES", 150)
     for number in range(3):
         accepted = await stack.append(f"number {number}", channel_id=str(number))
         await put_record(stack, accepted, "needle")
@@ -125,7 +125,7 @@ async def test_searches_wait_for_each_other(stack: Stack, monkeypatch: pytest.Mo
             met.append(two.wait(timeout=1))
         return [None] * len(records)
 
-    monkeypatch.setattr(searching, "_excerpts", look)
+    monkeypatch.setattr(search, "_excerpts", look)
     await stack.append("hi")
     async with page(stack, "read") as client:
         for _ in range(3):

@@ -14,7 +14,7 @@ from remoteclaw.fleet.terminal_state import Held
 from remoteclaw.gateway import host_terminals
 from remoteclaw.holder.terminal_client import ENDED, Output, TerminalClient
 from remoteclaw.runtimes import RUNTIMES
-from remoteclaw.tty.holding import forget_old
+from remoteclaw.tty.renewal import forget_old
 from tests.support.doors import Door, Refused, opened, own_token
 from tests.support.shown import ShownRuntime, held_terminal
 from tests.support.stack import Stack

@@ -7,7 +7,7 @@ import pytest
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.gateway import limits, sending
+from remoteclaw.gateway import limits, send
 from remoteclaw.gateway.limits import MOST_FILES, Transfers
 from remoteclaw.gateway.principals import Agent
 from remoteclaw.host import fetch as fetching
@@ -72,4 +72,4 @@ async def test_a_call_waits_for_its_turn_to_hold_a_file(
 
 
 def test_no_file_takes_longer_than_agents_clis_wait() -> None:
-    assert limits.WAIT_S + fetching.FETCH_S + sending.RECEIPT_S <= 50
+    assert limits.WAIT_S + fetching.FETCH_S + send.RECEIPT_S <= 50

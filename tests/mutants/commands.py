@@ -113,8 +113,8 @@ MUTANTS = (
     ),
     Mutant(
         "anybody who says where an agent works",
-        before='choosing.project, "[NAME]", scope="owner",',
-        after='choosing.project, "[NAME]",',
+        before='settings.project, "[NAME]", scope="owner",',
+        after='settings.project, "[NAME]",',
         test="test_nobody_else_chooses_a_project",
     ),
     Mutant(

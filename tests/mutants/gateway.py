@@ -600,7 +600,7 @@ MUTANTS = (
     ),
     Mutant(
         "deeds of which nobody knows from where",
-        within="auditing",
+        within="audit",
         before="address=address",
         after='address=""',
         test="test_what_is_done_and_refused_is_written_down",

@@ -134,7 +134,7 @@ MUTANTS = (
         before="case Newcomer.STOPS_JOINING:\n                    return found, True",
         after="case Newcomer.STOPS_JOINING:\n                    continue",
         test="test_nothing_overtakes_the_end_of_a_conversation",
-        within="beside",
+        within="asides",
     ),
     Mutant(
         "an aside that is open while the next batch is planned",

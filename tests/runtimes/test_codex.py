@@ -12,7 +12,7 @@ import pytest
 from remoteclaw.events import AgentEvent, DoneEvent, Intent, PermissionEvent, Question, TextEvent
 from remoteclaw.protocols import AgentSpec, Decision
 from remoteclaw.runtimes.codex import CodexRuntime
-from remoteclaw.runtimes.codex_looking import only_looks
+from remoteclaw.runtimes.codex_read_only import only_looks
 from remoteclaw.runtimes.codex_turn import CodexTurn
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from tests.support.rows import for_each

@@ -8,7 +8,7 @@ import pytest
 
 from remoteclaw.protocols import TranscriptItem
 from remoteclaw.runtimes.opencode_store import OpencodeTranscript
-from remoteclaw.tty.tale import Copies
+from remoteclaw.tty.transcript_events import Copies
 from tests.support.opencode import MAIN, Store
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import ErrorEvent, NoticeEvent, TextEvent
-from remoteclaw.runtimes.patience import BEGUN_S, FRESH_S, Patience, retry_at_ms
+from remoteclaw.runtimes.model_wait import BEGUN_S, FRESH_S, Patience, retry_at_ms
 
 NOW = datetime(2026, 11, 22, 1, 30, tzinfo=ZoneInfo("UTC"))
 NOW_MS = round(NOW.timestamp() * 1000)

@@ -11,7 +11,7 @@ import pytest
 from remoteclaw import commands
 from remoteclaw.bridge import Hooks
 from remoteclaw.commands import Asked
-from remoteclaw.commands.answering import TAKEN_BACK, allow, in_passing
+from remoteclaw.commands.allow_deny import TAKEN_BACK, allow, in_passing
 from remoteclaw.commands.answers import ENDED, NOT_YOURS
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost

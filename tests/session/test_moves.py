@@ -14,7 +14,7 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.gateway.traces import find_message, traced
 from remoteclaw.messages import SessionKey
 from remoteclaw.session.inbox import decode_all
-from remoteclaw.session.moved import ENDED_ABOVE
+from remoteclaw.session.moved_turn import ENDED_ABOVE
 from remoteclaw.session.notices import SECOND_TRY
 from remoteclaw.tasks.branches import move_to_branch
 from tests.support.conversations import configure, drain, dying, prompts

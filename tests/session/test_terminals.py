@@ -21,7 +21,7 @@ from remoteclaw.holder.runs import listens
 from remoteclaw.holder.terminal_client import Ended, Output, TerminalClient
 from remoteclaw.host.process import is_alive
 from remoteclaw.messages import SessionKey, TerminalWish
-from remoteclaw.tty.holding import Holding, end, end_unheld, renew
+from remoteclaw.tty.renewal import Holding, end, end_unheld, renew
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.processes import children, marked_processes
 from tests.support.processes import is_alive as is_there
@@ -291,7 +291,7 @@ async def test_a_terminal_that_no_session_knows_is_ended(
 ) -> None:
     stack = swept
     _, held = await open_terminal(stack, directory)
-    monkeypatch.setattr("remoteclaw.tty.holding.YOUNG_S", 0.0)
+    monkeypatch.setattr("remoteclaw.tty.renewal.YOUNG_S", 0.0)
     assert await end_unheld(stack.fleet.terminals, stack.home.runs) == 0
 
     await stack.fleet.scripts.client.flushall()

@@ -10,7 +10,7 @@ import orjson
 
 from remoteclaw import commands
 from remoteclaw.commands.answers import answer_request
-from remoteclaw.commands.asked import Asked
+from remoteclaw.commands.call import Asked
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted

@@ -6,8 +6,8 @@ import resource
 import sys
 from pathlib import Path
 
-from remoteclaw.tty.picture import PICTURE
 from remoteclaw.tty.screen import Screen
+from remoteclaw.tty.snapshot import PICTURE
 
 #: Strings with the sequence that ends them; a line and a list of parameters, too.
 ENDLESS = {

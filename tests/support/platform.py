@@ -32,7 +32,7 @@ from typing import Any
 import orjson
 
 from remoteclaw.channels.relay import relay
-from remoteclaw.channels.working import ShowsWork
+from remoteclaw.channels.task_progress import ShowsWork
 from remoteclaw.errors import (
     AccountRefused,
     PlatformAway,

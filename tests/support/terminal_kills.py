@@ -26,7 +26,7 @@ from remoteclaw.holder.terminal_client import Output, TerminalClient
 from remoteclaw.host.process import end_strays
 from remoteclaw.host.process import is_alive as owner_lives
 from remoteclaw.messages import SessionKey
-from remoteclaw.tty.holding import Holding, end_unheld
+from remoteclaw.tty.renewal import Holding, end_unheld
 from remoteclaw.up.supervisor import worker_command
 from tests.support.command import REMOTECLAW, RQ, Process, start_program
 from tests.support.doors import own_token

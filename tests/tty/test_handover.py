@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from remoteclaw.tty.handover import Standing, decide, is_forgotten, needs_person, waits
-from remoteclaw.tty.kept import Kept
+from remoteclaw.tty.saved_state import Kept
 
 RESTING = Standing(
     "idle", waiting_for="", who="Ada", viewers=0, idle_s=60, alone_s=60, has_draft=False

@@ -6,7 +6,7 @@ import pytest
 
 from remoteclaw.holder.terminal_client import TerminalClient
 from remoteclaw.runtimes.codex_terminal import CodexTerminal
-from remoteclaw.tty.watching import Hearer, Watching
+from remoteclaw.tty.watch import Hearer, Watching
 from tests.support.holders import Reader, attach, end, sh
 from tests.support.shown import Nobody
 

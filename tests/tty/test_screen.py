@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from remoteclaw.tty.frames import Frame, Frames, applied
-from remoteclaw.tty.picture import PICTURE, PictureUnreadable
 from remoteclaw.tty.screen import Screen
+from remoteclaw.tty.snapshot import PICTURE, PictureUnreadable
 
 pytest.importorskip("pyghostty")
 

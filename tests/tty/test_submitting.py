@@ -11,7 +11,7 @@ import pytest
 from remoteclaw.errors import CallRefused
 from remoteclaw.holder.terminal_client import TerminalClient
 from remoteclaw.runtimes.codex_terminal import CodexTerminal
-from remoteclaw.tty.watching import Watching
+from remoteclaw.tty.watch import Watching
 from tests.support.holders import end, start
 from tests.support.shown import Nobody
 from tests.support.waiting import eventually

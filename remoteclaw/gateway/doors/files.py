@@ -4,9 +4,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from remoteclaw.errors import CallRefused
+from remoteclaw.gateway.agent_scope import Narrowed
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import TooLarge, authenticate, body_of
-from remoteclaw.gateway.narrowing import Narrowed
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.host.files import size_in_words
 from remoteclaw.host.terminal import one_line

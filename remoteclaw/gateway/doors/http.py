@@ -20,7 +20,7 @@ from remoteclaw.gateway.doors.webhook import WebhookDoor
 from remoteclaw.gateway.doors.ws import WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import ERRORS, Bearer, Guard, answer_of_error, authenticate, parsed
-from remoteclaw.gateway.meters import exposition
+from remoteclaw.gateway.metrics import exposition
 from remoteclaw.gateway.page.door import PageDoor, PageSocket, with_token
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.base import Id, Params

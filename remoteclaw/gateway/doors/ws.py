@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from remoteclaw import __version__
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
+from remoteclaw.gateway.agent_scope import may_call
 from remoteclaw.gateway.doors.frames import (
     Connect,
     Request,
@@ -29,9 +30,8 @@ from remoteclaw.gateway.feeds import EVENTS
 from remoteclaw.gateway.gateway import TICK_S, Gateway
 from remoteclaw.gateway.guard import address_of
 from remoteclaw.gateway.limits import MOST_BYTES
-from remoteclaw.gateway.narrowing import may_call
 from remoteclaw.gateway.principals import Operator, Principal
-from remoteclaw.gateway.rooms import EVENTS as EVENTS_OF_TERMINALS
+from remoteclaw.gateway.viewers import EVENTS as EVENTS_OF_TERMINALS
 from remoteclaw.tools.base import SCOPES, Result
 from remoteclaw.tools.catalog import METHODS
 

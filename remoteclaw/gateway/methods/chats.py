@@ -14,9 +14,9 @@ from remoteclaw.fleet.receipts import PlatformReceipt
 from remoteclaw.fleet.replies import Readers
 from remoteclaw.fleet.reply import operation_payload
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.places import current_place, place_of
+from remoteclaw.gateway.chat_targets import current_place, place_of
 from remoteclaw.gateway.rights import is_for_owner
-from remoteclaw.gateway.sending import Message, send
+from remoteclaw.gateway.send import Message, send
 from remoteclaw.messages import ChatPlace
 from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import Operation

@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
+from remoteclaw.bridge.permission_text import MOST_OF_WHOLE, as_seen
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
-from remoteclaw.bridge.wanted import MOST_OF_WHOLE, as_seen
 from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.edit import ConfigFile, FileContent, PlannedChange
 from remoteclaw.config.model import Config

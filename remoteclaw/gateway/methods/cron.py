@@ -18,7 +18,7 @@ from remoteclaw.cron.store import Cron
 from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
 from remoteclaw.fleet.caller import call_name
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.sessions import find
+from remoteclaw.gateway.session_access import find
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools import cron as contract
 from remoteclaw.tools.base import NoParams

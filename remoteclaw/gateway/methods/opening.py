@@ -9,10 +9,10 @@ from remoteclaw.fleet.terminals import TerminalEnding
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.host_terminals import NOT_OPEN
 from remoteclaw.gateway.methods.console import chat_of
-from remoteclaw.gateway.rooms import terminal_of
-from remoteclaw.gateway.sessions import find
-from remoteclaw.host.below import BadSubdir, parts_of
+from remoteclaw.gateway.session_access import find
+from remoteclaw.gateway.viewers import terminal_of
 from remoteclaw.host.load import Overloaded, check_load
+from remoteclaw.host.safe_open import BadSubdir, parts_of
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.tools import terminals as contract
 from remoteclaw.tty import ghostty

@@ -8,7 +8,7 @@ from remoteclaw.config import tool_policy
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.inbound import RESET_S
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.sessions import answered, find
+from remoteclaw.gateway.session_access import answered, find
 from remoteclaw.messages import ChannelMessage, SessionKey
 from remoteclaw.tools.base import NoParams
 from remoteclaw.tools.operators import (

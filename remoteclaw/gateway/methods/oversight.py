@@ -11,8 +11,8 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.methods.sessions import facts_of, history_of
-from remoteclaw.gateway.searching import MOST_LOOKED_AT, search_records
-from remoteclaw.gateway.sessions import find
+from remoteclaw.gateway.search import MOST_LOOKED_AT, search_records
+from remoteclaw.gateway.session_access import find
 from remoteclaw.gateway.traces import find_message, told, traced
 from remoteclaw.session.record import count_messages
 from remoteclaw.tools import oversight as contract

@@ -10,8 +10,8 @@ from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.searching import MOST_LOOKED_AT
-from remoteclaw.gateway.sessions import answered, current, find, labelled, may_see
+from remoteclaw.gateway.search import MOST_LOOKED_AT
+from remoteclaw.gateway.session_access import answered, current, find, labelled, may_see
 from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import SessionKey
 from remoteclaw.session.record import read_lines

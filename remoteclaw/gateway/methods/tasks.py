@@ -9,10 +9,10 @@ from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.places import place_of
+from remoteclaw.gateway.chat_targets import place_of
 from remoteclaw.gateway.rights import is_for_owner
-from remoteclaw.gateway.sessions import answered, current, find
-from remoteclaw.gateway.work import tree_of
+from remoteclaw.gateway.session_access import answered, current, find
+from remoteclaw.gateway.task_tree import tree_of
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.spawn import check_depth, check_hops, spawn
 from remoteclaw.tasks.tell import tell

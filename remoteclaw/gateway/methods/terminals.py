@@ -11,8 +11,8 @@ from remoteclaw.gateway.consoles import CHANNEL
 from remoteclaw.gateway.held_terminal import HeldTerminal
 from remoteclaw.gateway.methods.console import kind_of_chat
 from remoteclaw.gateway.methods.opening import open_terminal
-from remoteclaw.gateway.rooms import Room, terminal_of
-from remoteclaw.gateway.sessions import find
+from remoteclaw.gateway.session_access import find
+from remoteclaw.gateway.viewers import Room, terminal_of
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.entries import message_between
 from remoteclaw.tools import terminals as contract
@@ -22,7 +22,7 @@ from remoteclaw.tty.frames import Modes
 from remoteclaw.tty.input import PasteRefused
 from remoteclaw.tty.keyboard import Typist
 from remoteclaw.tty.keys import UnknownKey
-from remoteclaw.tty.watching import Watching
+from remoteclaw.tty.watch import Watching
 
 BUSY = (
     "The terminal is not known to be idle: parking it would cut off its work. Use force to end it "

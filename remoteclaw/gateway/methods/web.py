@@ -11,7 +11,7 @@ from remoteclaw.channels.web.profile import person_id
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused, PlatformRefused, StateDirectoryError
 from remoteclaw.fleet.blobs import Blobs
-from remoteclaw.fleet.pushes import Browser
+from remoteclaw.fleet.push_subscriptions import Browser
 from remoteclaw.fleet.web import chat_of
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.page.chats import CHANNEL, earlier, session_of, told

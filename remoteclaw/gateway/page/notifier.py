@@ -20,7 +20,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused, RedisUnavailable, StateDirectoryError
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.pushes import Browser
+from remoteclaw.fleet.push_subscriptions import Browser
 from remoteclaw.fleet.web import ChatEvent, of_chat
 from remoteclaw.gateway.page.html import html_of
 from remoteclaw.gateway.token_file import TokenFile

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.channels.transcript import NotUnderstood, transcript_of
+from remoteclaw.channels.transcribe import NotUnderstood, transcript_of
 from remoteclaw.host.process import run_to_end
 from remoteclaw.protocols import IncomingFile
 from tests.support.channel import TestChannel

@@ -1,7 +1,7 @@
 """The tasks and branches that work for a session, as the gateway and the command line show them."""
 
-from remoteclaw.bridge.work import doing_of
-from remoteclaw.fleet.work import WorkBelow
+from remoteclaw.bridge.task_lines import doing_of
+from remoteclaw.fleet.task_tree import WorkBelow
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.tasks import TreeResult, WorkItem
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import orjson
 
+from remoteclaw.bridge.task_lines import MOST_BYTES, MOST_ITEMS, work_of
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
-from remoteclaw.bridge.work import MOST_BYTES, MOST_ITEMS, work_of
 from remoteclaw.messages import Entry, SessionKey, Turn, Work
 from tests.support.hostile import HOSTILE
 from tests.support.stack import message

@@ -12,11 +12,11 @@ from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.gateway.agent_scope import may_call
 from remoteclaw.gateway.auth import Authenticator
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.methods import HANDLERS
-from remoteclaw.gateway.narrowing import may_call
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools import terminals

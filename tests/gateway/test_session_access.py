@@ -14,7 +14,7 @@ from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
-from remoteclaw.gateway import sending
+from remoteclaw.gateway import send
 from remoteclaw.gateway.methods import sessions
 from remoteclaw.gateway.methods.sessions import HANDLERS
 from remoteclaw.gateway.principals import Agent
@@ -258,7 +258,7 @@ async def test_nothing_waits_longer_than_agents_clis_do(
 ) -> None:
     """claude, gemini and opencode give a call up after 60 s."""
     assert contract.SEND_WAIT_S <= 50
-    assert fetching.FETCH_S + sending.RECEIPT_S <= 50
+    assert fetching.FETCH_S + send.RECEIPT_S <= 50
     monkeypatch.setattr(contract, "SEND_WAIT_S", 0.1)
     bob = await stack.append("hello", from_="bob")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import load, on_fleet, require_running, with_fleet
-from remoteclaw.cli.edge import leave_event
+from remoteclaw.cli.error_line import leave_event
 from remoteclaw.cli.output import echo
 from remoteclaw.errors import ConfigError
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from remoteclaw.bridge.attachments import unwanted
 from remoteclaw.bridge.chunks import Chunker
-from remoteclaw.bridge.data import as_data
 from remoteclaw.bridge.outgoing import Outgoing
+from remoteclaw.bridge.untrusted import as_data
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
@@ -22,7 +22,7 @@ from remoteclaw.fleet.receipts import PlatformReceipt
 from remoteclaw.fleet.replies import Readers
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.gateway.call import Call
-from remoteclaw.gateway.places import conversations_at
+from remoteclaw.gateway.chat_targets import conversations_at
 from remoteclaw.gateway.rights import is_for_owner, may_send
 from remoteclaw.host.fetch import fetch
 from remoteclaw.host.files import UnfitFile, mime_type_of

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.bridge.permission_text import as_shown, wanted
 from remoteclaw.bridge.scrubber import Scrubber
-from remoteclaw.bridge.wanted import as_shown, wanted
 from remoteclaw.events import Intent, PermissionEvent
 
 BASH = Intent("Bash", command="make", cwd="/etc")

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import orjson
 
 from remoteclaw.bridge.activity import bare_name
-from remoteclaw.bridge.data import clean
+from remoteclaw.bridge.untrusted import clean
 from remoteclaw.clock import in_words, local_time
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import Work

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from remoteclaw.commands.asked import Answer, Asked
+from remoteclaw.commands.call import Answer, Asked
 from remoteclaw.host.process import read_beginning
 from remoteclaw.host.terminal import fenced
 

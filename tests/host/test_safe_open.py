@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.host.below import MOST_PARTS, BadSubdir, open_below
+from remoteclaw.host.safe_open import MOST_PARTS, BadSubdir, open_below
 
 SWAPS = 10_000
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from remoteclaw.clock import now_ms
 from remoteclaw.commands.answers import GONE, NUMBERS, answer_request, numbered
-from remoteclaw.commands.asked import Answer, Asked
+from remoteclaw.commands.call import Answer, Asked
 from remoteclaw.fleet.request import Request, Verdict
 from remoteclaw.messages import person
 

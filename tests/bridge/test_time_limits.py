@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import Limits, conduct
-from remoteclaw.bridge.pace import SILENCE_S, Pace
+from remoteclaw.bridge.time_limits import SILENCE_S, Pace
 from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory, Overdue
 from remoteclaw.events import (

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.bridge.work import in_a_chat
-from remoteclaw.channels import previews, working
+from remoteclaw.bridge.task_lines import in_a_chat
+from remoteclaw.channels import previews, task_progress
 from remoteclaw.channels.process import Channels
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.telegram.adapter import TelegramAdapter
@@ -33,7 +33,7 @@ DOING = {"tool": "Bash", "argument": "make all", "said": "Building."}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have it edited as often as a test looks."""
-    monkeypatch.setattr(working, "EVERY_S", 0.02)
+    monkeypatch.setattr(task_progress, "EVERY_S", 0.02)
     monkeypatch.setattr(previews, "LATER_S", 0.02)
 
 
@@ -82,11 +82,15 @@ async def test_one_message_says_what_works_until_nothing_does(
     async with served(stack, platform):
         parent = await begin_turn(stack, HANDLERS, channel_id="chat-1")
         links = await at_work(stack, for_=parent)
-        await eventually(lambda: shown(platform) == [working.HEAD, "- links: `Bash: make all`"])
+        await eventually(
+            lambda: shown(platform) == [task_progress.HEAD, "- links: `Bash: make all`"]
+        )
         pages = await at_work(stack, "pages", for_=parent)
         await eventually(lambda: "- pages: `Bash: make all`" in shown(platform))
         await links.finish()
-        await eventually(lambda: shown(platform) == [working.HEAD, "- pages: `Bash: make all`"])
+        await eventually(
+            lambda: shown(platform) == [task_progress.HEAD, "- pages: `Bash: make all`"]
+        )
         assert await stack.fleet.scripts.client.xlen(REPLIES) == 0
         await pages.finish()
         await eventually(lambda: shown(platform) == [])
@@ -105,7 +109,7 @@ async def test_the_next_adapter_goes_on_with_the_message(stack: Stack, platform:
         await eventually(lambda: "- links: `Bash: make all`" in shown(platform))
     await links.lease.work.note(links.id, {**DOING, "argument": "test"}, is_first=False)
     async with served(stack, platform):
-        await eventually(lambda: shown(platform) == [working.HEAD, "- links: `Bash: test`"])
+        await eventually(lambda: shown(platform) == [task_progress.HEAD, "- links: `Bash: test`"])
     await links.finish()
     async with served(stack, platform):
         await eventually(lambda: shown(platform) == [])
@@ -146,7 +150,7 @@ async def test_a_message_that_the_platform_refuses_is_not_tried_again(
         looks.append(in_a_chat(*about))
         return looks[-1]
 
-    monkeypatch.setattr(working, "in_a_chat", look)
+    monkeypatch.setattr(task_progress, "in_a_chat", look)
     platform.tell(refuses="Not here.")
     async with served(stack, platform):
         await at_work(stack)
@@ -165,7 +169,7 @@ async def test_a_channel_shows_it_as_its_configuration_says(
     try:
         await heard(stack.fleet)
         links = await at_work(stack)
-        await eventually(lambda: shown(channel.platform) == [working.HEAD, "- links: `Bash`"])
+        await eventually(lambda: shown(channel.platform) == [task_progress.HEAD, "- links: `Bash`"])
         channel.configure(shows_work=False)
         await eventually(lambda: shown(channel.platform) == [])
         await links.finish()

@@ -2,7 +2,7 @@
 
 from pydantic import ValidationError
 
-from remoteclaw.commands.asked import Answer, Asked
+from remoteclaw.commands.call import Answer, Asked
 from remoteclaw.config.model import AgentConfig
 from remoteclaw.protocols import conversation_name
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime

@@ -9,7 +9,7 @@ import orjson
 from remoteclaw.fleet.terminal_state import TerminalPlace
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.protocols import Transcript, TranscriptItem
-from remoteclaw.tty.placed import transcript_of
+from remoteclaw.tty.program import transcript_of
 
 #: The longest text of one event, in characters: cockpits show it, and ask for more by themselves.
 MOST_CHARS = 8000

@@ -10,9 +10,14 @@ from collections.abc import Iterator
 import orjson
 
 from remoteclaw.clock import in_words, now_ms
-from remoteclaw.commands.asked import Answer, Asked
+from remoteclaw.commands.call import Answer, Asked
 from remoteclaw.protocols import conversation_name
-from remoteclaw.runtimes.past import MOST_NOTES, PastConversation, past_conversations, title_of
+from remoteclaw.runtimes.past_conversations import (
+    MOST_NOTES,
+    PastConversation,
+    past_conversations,
+    title_of,
+)
 
 #: How many are listed.
 MOST = 12

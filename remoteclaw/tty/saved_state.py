@@ -13,8 +13,8 @@ from pathlib import Path
 import orjson
 
 from remoteclaw.holder.terminal_client import ENDED
-from remoteclaw.tty.picture import PictureUnreadable
 from remoteclaw.tty.screen import Screen
+from remoteclaw.tty.snapshot import PictureUnreadable
 
 _MARK = b"RCK1 "
 

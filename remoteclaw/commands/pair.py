@@ -1,7 +1,7 @@
 """The command /pair: an owner lets in who has a code, or the group in which it is written."""
 
 from remoteclaw.clock import in_words, now_ms
-from remoteclaw.commands.asked import Answer, Asked
+from remoteclaw.commands.call import Answer, Asked
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.pairings import PairingRequest
 from remoteclaw.messages import ChatPlace, person

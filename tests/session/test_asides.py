@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.commands.asked import Answer, Asked
-from remoteclaw.commands.looking import queue, status
+from remoteclaw.commands.call import Answer, Asked
+from remoteclaw.commands.status import queue, status
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.asides import AsideEnd, Asides
@@ -261,7 +261,7 @@ async def test_who_is_stopped_waits_for_no_open_question(
     agent: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model may take a minute for its answer, which nobody wants any more."""
-    monkeypatch.setattr("remoteclaw.session.beside.SETTLE_S", HANG_S * 10)
+    monkeypatch.setattr("remoteclaw.session.asides.SETTLE_S", HANG_S * 10)
     first, task = await busy(agent)
     second = await agent.append("silent x")
     await agent.reached(second, "aside")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.runtimes.past import past_conversations
+from remoteclaw.runtimes.past_conversations import past_conversations
 from remoteclaw.session.record import digest
 
 HEADER = '[remoteclaw {"from":{"id":"ada"}}]\n\n'

@@ -3,9 +3,9 @@
 from typing import get_args
 
 from remoteclaw.bridge.activity import shown_of_tools
-from remoteclaw.bridge.work import in_a_chat
+from remoteclaw.bridge.task_lines import in_a_chat
 from remoteclaw.clock import in_words, now_ms
-from remoteclaw.commands.asked import Answer, Asked
+from remoteclaw.commands.call import Answer, Asked
 from remoteclaw.config.approvals import approvals_of
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.config.model.queue import QueueMode

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.commands.asked import Asked
-from remoteclaw.commands.looking import status
+from remoteclaw.commands.call import Asked
+from remoteclaw.commands.status import status
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import LeaseLost

@@ -14,7 +14,7 @@ import click
 
 from remoteclaw.cli.output import complain
 from remoteclaw.errors import RemoteClawError, first_of
-from remoteclaw.host.ending import run_and_end
+from remoteclaw.host.run_main import run_and_end
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:

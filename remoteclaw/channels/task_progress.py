@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from remoteclaw.bridge.work import in_a_chat
+from remoteclaw.bridge.task_lines import in_a_chat
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.delivery import Preview, settled
 from remoteclaw.channels.previews import Previews, Shown, noted_preview

@@ -16,9 +16,9 @@ from remoteclaw.host.logs import frames_of
 from remoteclaw.protocols.terminal import Activity, TerminalWatch
 from remoteclaw.tty import input as typing
 from remoteclaw.tty import keys
-from remoteclaw.tty.kept import Kept
-from remoteclaw.tty.picture import PictureUnreadable
+from remoteclaw.tty.saved_state import Kept
 from remoteclaw.tty.screen import Screen
+from remoteclaw.tty.snapshot import PictureUnreadable
 from remoteclaw.tty.tail import Tail
 
 #: Interval in which what is known is left with the holder, in seconds, and the most output between
