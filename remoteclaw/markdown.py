@@ -14,7 +14,7 @@ import pyromark
 Align = Literal["none", "left", "center", "right"]
 
 #: How deep blocks and spans are told apart; what is deeper inside is text.
-MOST_DEPTH = 24
+MAX_DEPTH = 24
 #: How much of a line behind an empty one shows what it is, in characters: `1000. x` is an item.
 SURE_LENGTH = 8
 
@@ -228,7 +228,7 @@ class _Walk:
         return tuple(found)
 
     def _deeper(self, reader: "_Reader", tag: Any) -> Block:
-        if self._depth == MOST_DEPTH:
+        if self._depth == MAX_DEPTH:
             return Paragraph(tuple(self._flat(Span(""))))
         self._depth += 1
         block = reader(self, tag)
@@ -276,7 +276,7 @@ class _Walk:
             case "SoftBreak" | "HardBreak":
                 # Models break a line where they mean to.
                 found.append(Span("\n"))
-            case {"Start": _} if self._depth == MOST_DEPTH:
+            case {"Start": _} if self._depth == MAX_DEPTH:
                 found.extend(self._flat(style))
             case {"Start": tag}:
                 self._depth += 1

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.markdown import (
-    MOST_DEPTH,
+    MAX_DEPTH,
     CodeBlock,
     Heading,
     Item,
@@ -189,7 +189,7 @@ def test_what_is_nested_without_end_is_read_to_a_depth(text: str) -> None:
 
     blocks = blocks_of(text)
 
-    assert max(map(depth, blocks)) <= 2 * MOST_DEPTH + 1
+    assert max(map(depth, blocks)) <= 2 * MAX_DEPTH + 1
     assert "x" in repr(blocks)
 
 

@@ -28,7 +28,7 @@ from remoteclaw.session.drain import Drain
 from workers import settings
 
 #: A hint's data has 60 bytes; one that is larger when unpacked is not one.
-MOST_DATA_BYTES = 1024
+MAX_DATA_BYTES = 1024
 #: Fields of a job's hash that make RQ call, fetch or repeat something.
 _FORBIDDEN = (
     b"success_callback_name",
@@ -110,7 +110,7 @@ class DrainJob(Job):
 def _unpacked(data: bytes) -> bytes:
     """Return a job's data, which RQ compresses; a bomb is not unpacked."""
     unpacker = zlib.decompressobj()
-    unpacked = unpacker.decompress(data, MOST_DATA_BYTES)
+    unpacked = unpacker.decompress(data, MAX_DATA_BYTES)
     if unpacker.unconsumed_tail:
         raise ValueError("too large")
     return unpacked

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 PREFIX = Key("ctrl+]")
 #: How many keys are sent at once, and how many wait at most: what is typed into a terminal that
 #: doesn't take it is lost, not typed a minute later.
-MOST_KEYS, MOST_WAITING = 256, 4096
+MAX_KEYS, MAX_WAITING = 256, 4096
 #: The most that is pasted, in characters.
-MOST_PASTED = 100_000
+MAX_PASTED = 100_000
 #: How long the help stays, in seconds.
 HELP_S = 20.0
 REFUSED = {
@@ -85,7 +85,7 @@ class Hands:
         keys = [
             f"k:{typed.name}" if isinstance(typed, Key) else f"t:{typed.text}"
             for typed in itertools.takewhile(
-                lambda typed: not isinstance(typed, Paste), self._waiting[:MOST_KEYS]
+                lambda typed: not isinstance(typed, Paste), self._waiting[:MAX_KEYS]
             )
             if not isinstance(typed, Paste)
         ]
@@ -111,11 +111,11 @@ class Hands:
             return
         if isinstance(typed, Key) and typed.name in REFUSED:
             at.say(REFUSED[typed.name])
-        elif isinstance(typed, Paste) and (typed.text is None or len(typed.text) > MOST_PASTED):
+        elif isinstance(typed, Paste) and (typed.text is None or len(typed.text) > MAX_PASTED):
             at.say(TOO_LARGE)
         elif not (at.far.is_writer or at.far.is_taking):
             at.say(NOT_OURS)
-        elif len(self._waiting) < MOST_WAITING and typed != Paste(""):
+        elif len(self._waiting) < MAX_WAITING and typed != Paste(""):
             self._waiting.append(typed)
             self._is_there.set()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 #: seconds. Terminals that tell keys apart send no Esc alone.
 ESC_S, HALF_S = 0.05, 1.0
 #: What a paste may have, in bytes: 100,000 characters of any kind.
-MOST_PASTED = 400_000
+MAX_PASTED = 400_000
 
 _PASTE_END = b"\x1b[201~"
 _CSI = re.compile(rb"\x1b\[(?P<parameters>[0-?]*)(?P<between>[ -/]*)(?P<final>[@-~])")
@@ -122,7 +122,7 @@ class Keyboard:
                     self._keep_some_of_the_paste()
                     return
                 pasted = self._take(end - 1 + len(_PASTE_END))[: end - 1]
-                is_too_large = self._is_too_large or len(pasted) > MOST_PASTED
+                is_too_large = self._is_too_large or len(pasted) > MAX_PASTED
                 self._is_pasting = self._is_too_large = False
                 yield Paste(None if is_too_large else pasted.decode(errors="replace"))
                 continue
@@ -140,7 +140,7 @@ class Keyboard:
         return taken
 
     def _keep_some_of_the_paste(self) -> None:
-        if self._is_too_large or len(self._waiting) > MOST_PASTED:
+        if self._is_too_large or len(self._waiting) > MAX_PASTED:
             self._is_too_large = True
             self._waiting = self._waiting[-len(_PASTE_END) :]  # half of its end may be there
 

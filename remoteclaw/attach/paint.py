@@ -15,7 +15,7 @@ _LINK = re.compile(r"https?://[!-~]{1,1992}")
 _LOOKS = {"b": "1", "d": "2", "i": "3", "ul": "4", "v": "7", "s": "9"}
 _SHAPES = {"block": 2, "underline": 4, "bar": 6}
 #: The longest title, in characters.
-MOST_TITLE = 200
+MAX_TITLE = 200
 
 BEGIN, END = "\x1b[?2026h\x1b[?25l", "\x1b[?2026l"
 
@@ -62,7 +62,7 @@ class Painter:
         self._shown = rows
         if scene.title != self._title:
             self._title = scene.title
-            parts.append(f"\x1b]2;{plain(scene.title)[:MOST_TITLE]}\x07")
+            parts.append(f"\x1b]2;{plain(scene.title)[:MAX_TITLE]}\x07")
         if scene.shape != self._shape:
             self._shape = scene.shape
             parts.append(f"\x1b[{_SHAPES.get(scene.shape, 0)} q")

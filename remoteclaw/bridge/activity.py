@@ -14,11 +14,11 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import ChannelMessage, SessionKey
 
 #: How many tools are shown at once: the last ones, where an agent uses many beside each other.
-MOST_TOOLS = 5
+MAX_TOOLS = 5
 #: How long a name and an argument may be, in characters: both fit on a terminal's line.
-MOST_NAME, MOST_ARGUMENT = 60, 80
+MAX_NAME, MAX_ARGUMENT = 60, 80
 #: How many steps of a plan are shown, and how long each may be, in characters.
-MOST_STEPS, MOST_STEP = 20, 200
+MAX_STEPS, MAX_STEP = 20, 200
 
 #: The arguments that say most, in this order, as the CLIs call them.
 _TELLING = ("command", "cmd", "pattern", "query", "url")
@@ -34,10 +34,10 @@ def label_of(
     event: ToolUseEvent, shown: str, scrubber: Scrubber, workspace: str
 ) -> tuple[str, str]:
     """Return a tool's name and the argument that tells most; none where `shown` is "names"."""
-    name = scrubber.line(event.tool_name, MOST_NAME)
+    name = scrubber.line(event.tool_name, MAX_NAME)
     if shown == "names":
         return bare_name(name), ""
-    argument = scrubber.line(_telling(event.input, workspace), MOST_ARGUMENT)
+    argument = scrubber.line(_telling(event.input, workspace), MAX_ARGUMENT)
     return name, "" if argument == name else argument
 
 
@@ -57,10 +57,10 @@ def shown_of_tools(
 def shown_plan(steps: Sequence[PlanStep], scrub: Callable[[str, int], str]) -> tuple[PlanStep, ...]:
     """Return a plan as live text shows it: without secrets, short, and from what is not done on."""
     done = [step.state == "completed" for step in steps]
-    first = max(0, min(done.index(False) - 1 if False in done else 0, len(steps) - MOST_STEPS))
+    first = max(0, min(done.index(False) - 1 if False in done else 0, len(steps) - MAX_STEPS))
     return tuple(
-        PlanStep(one_line(scrub(step.text, MOST_STEP), most=MOST_STEP), step.state)
-        for step in steps[first : first + MOST_STEPS]
+        PlanStep(one_line(scrub(step.text, MAX_STEP), most=MAX_STEP), step.state)
+        for step in steps[first : first + MAX_STEPS]
     )
 
 
@@ -95,7 +95,7 @@ class Activity:
         name, argument = self._label(event)
         self._tools = dict(self._running())
         self._tools[event.tool_id] = ToolActivity(name, argument, self._now_ms())
-        while len(self._tools) > MOST_TOOLS:
+        while len(self._tools) > MAX_TOOLS:
             del self._tools[next(iter(self._tools))]
         self._changed(tuple(self._tools.values()))
 

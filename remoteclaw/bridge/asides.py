@@ -32,9 +32,9 @@ INSTRUCTIONS = (
 )
 #: How much is shown of the messages that the turn is about and of those that wait, in characters,
 #: and of what the agent has said.
-MOST_ABOUT, MOST_SAID = 500, 1000
+MAX_ABOUT, MAX_SAID = 500, 1000
 #: How many messages that wait are told.
-MOST_WAITING = 10
+MAX_WAITING = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,25 +84,25 @@ def build_question(
     """
     zone = entry.message.timezone or zone
     told: dict[str, Any] = {
-        "about": [clean(text, longest=MOST_ABOUT) for text in running.about],
+        "about": [clean(text, longest=MAX_ABOUT) for text in running.about],
         "since": clock(running.since_ms, zone),
         "now": clock(now_ms, zone),
         "minutes": max(0, now_ms - running.since_ms) // 60_000,
     }
     if running.doing:
-        told["doing"] = clean(running.doing, longest=MOST_ABOUT)
+        told["doing"] = clean(running.doing, longest=MAX_ABOUT)
     if running.said:
-        told["you_said"] = clean(running.said[-MOST_SAID:], longest=MOST_SAID)
+        told["you_said"] = clean(running.said[-MAX_SAID:], longest=MAX_SAID)
     header: dict[str, Any] = {
         "aside": INSTRUCTIONS.format(key=key),
         **about_entry(entry, zone),
         "running": told,
     }
     if running.waiting:
-        waiting = running.waiting[:MOST_WAITING]
-        header["waiting"] = [clean(text, longest=MOST_ABOUT) for text in waiting]
+        waiting = running.waiting[:MAX_WAITING]
+        header["waiting"] = [clean(text, longest=MAX_ABOUT) for text in waiting]
     if running.requests:
-        asked = [clean(text, longest=MOST_ABOUT) for text in running.requests]
+        asked = [clean(text, longest=MAX_ABOUT) for text in running.requests]
         header["waits_for_a_person"] = asked
     if working := work_of(running.tasks, zone=zone):
         header["work"] = working

@@ -30,13 +30,13 @@ from remoteclaw.protocols import AttachmentStore
 
 #: The largest picture that is shown to an agent with its prompt, in bytes; a larger one it can read
 #: as a file.
-MOST_IMAGE = 10 * 1024 * 1024
+MAX_IMAGE = 10 * 1024 * 1024
 #: How much one agent's directory for files may have, in bytes: beyond that the oldest go.
-MOST_KEPT = 200 * 1024 * 1024
+MAX_KEPT = 200 * 1024 * 1024
 
 #: How large the pictures may be together that are shown to an agent in one turn, in bytes: what is
 #: shown is in memory several times.
-MOST_IMAGES = 20 * 1024 * 1024
+MAX_IMAGES = 20 * 1024 * 1024
 #: How much of a file's name is said, in characters.
 NAME = 60
 
@@ -109,7 +109,7 @@ class TurnFiles:
                 given.append(GivenFile(attachment, problem=why))
                 continue
             given.append(GivenFile(attachment, path))
-            may_show = len(content) <= min(MOST_IMAGE, MOST_IMAGES - self._shown)
+            may_show = len(content) <= min(MAX_IMAGE, MAX_IMAGES - self._shown)
             if attachment.mime_type in self._image_types and may_show:
                 self._shown += len(content)
                 images.append(Image(attachment.mime_type, content))
@@ -121,8 +121,8 @@ class TurnFiles:
             raise UnfitFile("files can't be taken here")
         if problem := unwanted(self._channel, attachment.mime_type, attachment.size):
             raise UnfitFile(problem)
-        if self._placed + attachment.size > MOST_KEPT:
-            raise UnfitFile(f"more than {size_in_words(MOST_KEPT)} came at once")
+        if self._placed + attachment.size > MAX_KEPT:
+            raise UnfitFile(f"more than {size_in_words(MAX_KEPT)} came at once")
         content = await self._store.load(attachment)
         if content is None:
             raise UnfitFile("it is not kept any more; send it again")
@@ -203,7 +203,7 @@ def _make_room(directory: Path, needed: int, *, keep: Collection[str]) -> None:
             kept.append((entry.lstat().st_mtime, size, entry))
     total = sum(size for _, size, _ in kept)
     for _, size, entry in sorted(kept):
-        if total + needed <= MOST_KEPT:
+        if total + needed <= MAX_KEPT:
             break
         if entry.name not in keep:
             shutil.rmtree(entry, ignore_errors=True)

@@ -34,10 +34,10 @@ from remoteclaw.messages import Attachment, ChannelMessage, ReplyPayload, ToolCa
 from remoteclaw.protocols import BridgeCallbacks, Unit
 
 #: How long an answer may become, in characters: an agent that runs wild must not fill Redis.
-MOST_ANSWER = 1_000_000
+MAX_ANSWER = 1_000_000
 #: How many of a turn's tool calls are kept, and how much of arguments and result, in characters:
 #: what a person reads, and no more than 2.4 million for the worker to hold.
-MOST_CALLS, MOST_INPUT, MOST_OUTPUT = 200, 4_000, 8_000
+MAX_CALLS, MAX_INPUT, MAX_OUTPUT = 200, 4_000, 8_000
 #: What is said before words that take the place of delivered ones.
 BROKE_OFF = "(That broke off. This takes the place of what was said last:)"
 
@@ -56,7 +56,7 @@ class Delivered:
     is_silent: bool = False
     """Whether the agent chose to say nothing."""
     tool_calls: tuple[ToolCall, ...] = ()
-    """The tools that it used, in their order, the last `MOST_CALLS`."""
+    """The tools that it used, in their order, the last `MAX_CALLS`."""
     answered: tuple[str, ...] = ()
     """The entries whose answer was complete before another one began."""
     forms: Mapping[str, str] = field(default_factory=dict)
@@ -141,8 +141,8 @@ class DeliveryAdapter:
             self._activity = Activity(self._listeners.label, self._callbacks.on_activity)
         async for event in events:
             await self._take(event)
-            if self._length > MOST_ANSWER:
-                why = f"more than {MOST_ANSWER:,} characters"
+            if self._length > MAX_ANSWER:
+                why = f"more than {MAX_ANSWER:,} characters"
                 self._error = ErrorEvent(ErrorCategory.TOO_LONG, why, ends_agent=True)
                 break
         await self.flush()
@@ -163,7 +163,7 @@ class DeliveryAdapter:
         match event:
             case TextEvent(text):
                 self._length += len(text)
-                if self._length <= MOST_ANSWER:
+                if self._length <= MAX_ANSWER:
                     await self._say(text)
             case TextResetEvent(chars):
                 self._length -= chars
@@ -205,13 +205,13 @@ class DeliveryAdapter:
                 self._done = event
 
     async def _begin_tool(self, event: ToolUseEvent) -> None:
-        if len(self._calls) >= MOST_CALLS:
+        if len(self._calls) >= MAX_CALLS:
             del self._calls[next(iter(self._calls))]
         arguments = orjson.dumps(event.input, default=str).decode()
         name, argument = self._listeners.head(event)
         call = ToolCall(
             name,
-            self._kept(arguments, MOST_INPUT),
+            self._kept(arguments, MAX_INPUT),
             id=event.tool_id,
             argument=argument,
             since_ms=now_ms(),
@@ -225,7 +225,7 @@ class DeliveryAdapter:
         if call := self._calls.get(event.tool_id):
             ended = replace(
                 call,
-                output=self._kept(event.output, MOST_OUTPUT),
+                output=self._kept(event.output, MAX_OUTPUT),
                 is_error=event.is_error,
                 seconds=max(0, now_ms() - call.since_ms) / 1000,
             )

@@ -19,10 +19,10 @@ _TAG = re.compile(
 )
 #: What may become one, and how long it is then at most, in characters.
 _MAYBE_TAG = re.compile(r"\[\[[ \t]{0,9}(?:[ra][^\n]*)?", re.IGNORECASE)
-MOST_TAG = 4200
+MAX_TAG = 4200
 
 #: How much of an answer's end is held back as the token at most, in characters.
-MOST_HELD = 100
+MAX_HELD = 100
 _BEGINNINGS = "|".join(
     SILENT_REPLY_TOKEN[:length] for length in range(len(SILENT_REPLY_TOKEN) - 1, 0, -1)
 )
@@ -101,11 +101,11 @@ class Directives:
             text = text.lstrip(" \t") if self._has_begun else text.lstrip()
             self._is_behind_tag = not text
         text, self._maybe_token = self._maybe_token + text, ""
-        if not self._has_begun and len(text) <= MOST_HELD and _MAYBE_SILENCE.fullmatch(text):
+        if not self._has_begun and len(text) <= MAX_HELD and _MAYBE_SILENCE.fullmatch(text):
             self._maybe_token = text
             return ""
         self._has_begun = True
-        trailing = _MAYBE_TRAILING.search(text, max(0, len(text) - MOST_HELD))
+        trailing = _MAYBE_TRAILING.search(text, max(0, len(text) - MAX_HELD))
         end = trailing.start() if trailing else len(text)
         self._maybe_token = text[end:]
         return text[:end]
@@ -114,7 +114,7 @@ class Directives:
 def _maybe_tag_at(text: str, start: int) -> int:
     """Return the position of what may become a tag at the end of a text; else the text's end."""
     at = text.rfind("[[", start)
-    may_grow = at >= 0 and len(text) - at < MOST_TAG and "]]" not in text[at:]
+    may_grow = at >= 0 and len(text) - at < MAX_TAG and "]]" not in text[at:]
     if may_grow and _MAYBE_TAG.fullmatch(text, at):
         return at
     return len(text) - text.endswith("[", start)

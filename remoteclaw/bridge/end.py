@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 from remoteclaw.bridge.failures import (
-    MOST_REASON,
+    MAX_REASON,
     error_of,
     failure_words,
     is_fatal_to_conversation,
@@ -49,7 +49,7 @@ async def classify_error(run: Run) -> None:
     run.result = replace(run.result, aborted=aborted, error_subtype=subtype)
     remedy = None
     if run.is_local:
-        run.reason = run.scrubber.line(run.error.detail, MOST_REASON)
+        run.reason = run.scrubber.line(run.error.detail, MAX_REASON)
         remedy = remedy_of(
             run.error, run.turn, reason=run.reason, spec=run.spec, runtime=run.setup.runtime
         )

@@ -11,7 +11,7 @@ from remoteclaw.bridge.activity import label_of, shown_of_tools
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
 from remoteclaw.bridge.conduct import Conduct, remedies_of
 from remoteclaw.bridge.delivery import Listeners
-from remoteclaw.bridge.failures import MOST_REASON, missing_server
+from remoteclaw.bridge.failures import MAX_REASON, missing_server
 from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.bridge.permission_text import as_shown
 from remoteclaw.bridge.run import Run
@@ -27,7 +27,7 @@ WAS_DENIED = "It wanted to use {tools}, which needs a permission that no person 
 #: What the person is told of a form that an MCP server, or the agent, wanted filled in.
 FORM = "({who} asked: `{message}`. Its forms can't be answered here yet: this one was cancelled.)"
 #: How much of such a sentence is said, in characters.
-MOST_DENIED = 2_000
+MAX_DENIED = 2_000
 
 
 async def ask_and_deliver(run: Run) -> None:
@@ -173,10 +173,10 @@ def _notices_of(run: Run, conduct: Conduct) -> list[str]:
     if denied and not run.setup.runtime.capabilities.explains_denial:
         remedies = remedies_of(run.turn.session.agent, conduct.remedies)
         words = f"({WAS_DENIED.format(tools=', '.join(denied))} {remedies}".strip()
-        notices.append(run.scrubber.text(f"{words})", MOST_DENIED))
+        notices.append(run.scrubber.text(f"{words})", MAX_DENIED))
     for server, message in run.delivered.forms.items():
         name, asked = (
-            run.scrubber.line(words, MOST_REASON).replace("`", "'") for words in (server, message)
+            run.scrubber.line(words, MAX_REASON).replace("`", "'") for words in (server, message)
         )
         who = f"The MCP server `{name}`" if name else "The agent"
         notices.append(FORM.format(who=who, message=asked))
@@ -191,8 +191,8 @@ def _missing_servers(run: Run) -> list[str]:
     return [
         missing_server(
             run.turn.session.agent,
-            run.scrubber.line(name, MOST_REASON),
-            why=run.scrubber.line(why, MOST_REASON),
+            run.scrubber.line(name, MAX_REASON),
+            why=run.scrubber.line(why, MAX_REASON),
             runtime=run.setup.runtime.name,
         )
         for name, why in run.agent.missing_servers.items()

@@ -8,7 +8,7 @@ from remoteclaw.messages import Turn
 from remoteclaw.protocols import AgentSpec, Runtime
 
 #: How much of a CLI's reason for a failure a person is shown who can fix it, in characters.
-MOST_REASON = 300
+MAX_REASON = 300
 #: From which length a message may itself be what a model finds too long, in characters.
 LONG_MESSAGE = 50_000
 #: What is over so soon is not worth a time of day, in seconds.

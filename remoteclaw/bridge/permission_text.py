@@ -13,9 +13,9 @@ from remoteclaw.events import PermissionEvent, Question
 
 #: How much is shown, in characters, and how much the whole has that goes with it as a file: the
 #: middle of what is longer is left out.
-MOST, MOST_OF_WHOLE = 3000, 1_000_000
+MOST, MAX_OF_WHOLE = 3000, 1_000_000
 #: How many lines of a change are compared: comparing takes the square of that.
-MOST_COMPARED = 2000
+MAX_COMPARED = 2000
 #: What is shown of a plan that is empty.
 NO_PLAN = "(It has written no plan.)"
 #: What a terminal or a chat would obey or hide: controls, directions, and what has no width.
@@ -32,7 +32,7 @@ _OF_EDIT = {"file_path", "replace_all", *_DIFFS}
 def as_shown(event: PermissionEvent, scrubber: Scrubber) -> PermissionEvent:
     """Return a request with what people are shown of it: what is wanted, or its questions."""
     if not event.questions:
-        shown, whole = (wanted(event, scrubber, most) for most in (MOST, MOST_OF_WHOLE))
+        shown, whole = (wanted(event, scrubber, most) for most in (MOST, MAX_OF_WHOLE))
         return replace(event, shown=shown, whole="" if whole == shown else whole)
 
     def line(text: str) -> str:
@@ -107,7 +107,7 @@ def _change(change: Mapping[str, Any]) -> str:
 
 def _diff(before: str, after: str) -> str:
     old, new = before.splitlines(), after.splitlines()
-    if len(old) + len(new) > MOST_COMPARED:
+    if len(old) + len(new) > MAX_COMPARED:
         return "\n".join([*(f"-{line}" for line in old), *(f"+{line}" for line in new)])
     lines = difflib.unified_diff(old, new, lineterm="", n=2)
     return "\n".join([*lines][2:])

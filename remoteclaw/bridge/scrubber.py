@@ -20,14 +20,14 @@ from remoteclaw.messages import McpServerConfig
 SECRET = "[secret]"  # noqa: S105 - no secret
 
 #: How much of a text is read beyond what is shown, in characters: never a whole file.
-MOST_READ = 1000
+MAX_READ = 1000
 #: How long a value is at least: a shorter one would hide words and numbers that are no secrets.
 #: Where the name says that it is a secret, less will do.
 SHORTEST, SHORTEST_NAMED = 8, 4
 #: A value from this length on is hidden within a longer word, too.
 WITHIN_WORDS = 16
 #: How much of a long value is compared, in characters; behind it, nothing of the text is shown.
-MOST_COMPARED = 256
+MAX_COMPARED = 256
 
 _SECRET_NAME = re.compile(r"token|secret|passw|credential|auth|cookie|(^|[_-])key$", re.IGNORECASE)
 #: Variables that say where things are, who the user is and how to behave.
@@ -70,12 +70,12 @@ class Scrubber:
 
     def line(self, text: str, most: int) -> str:
         """Return a text as one line of at most `most` characters, without secrets and controls."""
-        return one_line(self.text(text, MOST_READ), most=most)
+        return one_line(self.text(text, MAX_READ), most=most)
 
     def text(self, text: str, most: int) -> str:
         """Return the first `most` characters of a text, without secrets and controls."""
         # First the controls: one within a secret must not save it.
-        text = _seen(text[: most + MOST_READ])  # a secret may go on behind them
+        text = _seen(text[: most + MAX_READ])  # a secret may go on behind them
         return self._pattern.sub(lambda found: f"{found['scheme'] or ''}{SECRET}", text)[:most]
 
     @cached_property
@@ -140,7 +140,7 @@ def _spellings(value: str) -> Iterator[str]:
 
 def _as_pattern(value: str) -> str:
     # A value of several lines may stand on one, or the other way round.
-    pattern = r"\s+".join(map(re.escape, value[:MOST_COMPARED].split()))
-    if len(value) > MOST_COMPARED:
+    pattern = r"\s+".join(map(re.escape, value[:MAX_COMPARED].split()))
+    if len(value) > MAX_COMPARED:
         return f"{pattern}.*"
     return pattern if len(value) >= WITHIN_WORDS else rf"(?<!\w){pattern}(?!\w)"

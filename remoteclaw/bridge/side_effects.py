@@ -14,7 +14,7 @@ from remoteclaw.messages import McpSideEffects, ReplyPayload, SentTarget, Sessio
 from remoteclaw.protocols import SIDE_EFFECTS_FILE
 
 #: The most that one turn's side effects may take, in bytes; what goes beyond is not read.
-MOST_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 8 * 1024 * 1024
 
 
 class SideEffectsReader:
@@ -42,7 +42,7 @@ def _records(file: Path, offset: int) -> list[dict[str, Any]]:
     try:
         with file.open("rb") as opened:
             opened.seek(offset)
-            data = opened.read(MOST_BYTES)
+            data = opened.read(MAX_BYTES)
     except OSError:
         return []
     complete, _, _unfinished = data.rpartition(b"\n")

@@ -12,9 +12,9 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import Work
 
 #: How many items a turn's line has, and how many bytes of JSON they take together at most.
-MOST_ITEMS, MOST_BYTES = 10, 4096
+MAX_ITEMS, MAX_BYTES = 10, 4096
 #: The longest text of each kind, in characters.
-MOST_LABEL, MOST_DOING, MOST_SAID, MOST_PROGRESS = 64, 120, 200, 256
+MAX_LABEL, MAX_DOING, MAX_SAID, MAX_PROGRESS = 64, 120, 200, 256
 
 
 def work_of(items: Sequence[Work], *, zone: str | None = None) -> list[dict[str, Any]]:
@@ -24,8 +24,8 @@ def work_of(items: Sequence[Work], *, zone: str | None = None) -> list[dict[str,
     """
     unfinished = [item for item in items if not item.is_over]
     told: list[dict[str, Any]] = []
-    room = MOST_BYTES - len(orjson.dumps(_more(len(unfinished))))
-    for item in unfinished[:MOST_ITEMS]:
+    room = MAX_BYTES - len(orjson.dumps(_more(len(unfinished))))
+    for item in unfinished[:MAX_ITEMS]:
         about = _about(item, zone)
         room -= len(orjson.dumps(about)) + 1  # and the comma
         if room < 0:
@@ -43,13 +43,13 @@ def _about(item: Work, zone: str | None) -> dict[str, Any]:
     since = local_time(item.since_ms, zone).strftime("%H:%M")
     about = {
         "run": item.run,
-        "label": clean(item.label or "", longest=MOST_LABEL),
+        "label": clean(item.label or "", longest=MAX_LABEL),
         "kind": item.kind,
         "state": item.state,
         "since": f"{since} ({in_words(item.age_ms)})",
-        "doing": clean(doing_of(item), longest=MOST_DOING),
-        "said": clean(item.said, longest=MOST_SAID),
-        "progress": clean(item.progress, longest=MOST_PROGRESS),
+        "doing": clean(doing_of(item), longest=MAX_DOING),
+        "said": clean(item.said, longest=MAX_SAID),
+        "progress": clean(item.progress, longest=MAX_PROGRESS),
     }
     return {name: value for name, value in about.items() if value}
 
@@ -61,10 +61,10 @@ def doing_of(item: Work) -> str:
 
 def in_a_chat(item: Work, shown: Literal["arguments", "names", "off"]) -> str:
     """Return a line of Markdown about what works, with as much of its tool as is `shown`."""
-    name = one_line(item.label or f"a {item.kind}", most=MOST_LABEL)
+    name = one_line(item.label or f"a {item.kind}", most=MAX_LABEL)
     if item.state == "waiting":
         return f"{name}: waits ({in_words(item.age_ms)})"
     doing = {"arguments": doing_of(item), "names": bare_name(item.tool) if item.tool else ""}
-    tool = one_line(doing.get(shown, ""), most=MOST_DOING).replace("`", "'")
+    tool = one_line(doing.get(shown, ""), most=MAX_DOING).replace("`", "'")
     told = " · ".join(filter(None, (one_line(item.progress), tool and f"`{tool}`")))
     return f"{name}: {told or 'works'} ({in_words(item.age_ms)})"

@@ -25,10 +25,10 @@ LONGEST_KEY = 2000
 LONGEST_REASON = 2000
 
 #: How much is shown of each thing that was said beside a turn, in characters.
-MOST_BESIDE = 2000
+MAX_BESIDE = 2000
 
 #: How many effects of an earlier attempt are told, and how many denials.
-MOST_EFFECTS = 50
+MAX_EFFECTS = 50
 
 #: Ends of lines, and marks of direction, that JSON leaves as they are.
 _BREAKS = re.compile("\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -87,9 +87,9 @@ def build_turn_prompt(
         header["note"] = INTERRUPTED
     header |= _about_branch(turn.entries)
     if effects:
-        header["already_done"] = [*map(_about_effect, arrived(effects)[-MOST_EFFECTS:])]
+        header["already_done"] = [*map(_about_effect, arrived(effects)[-MAX_EFFECTS:])]
     if denials:
-        header["denied"] = [*map(_about_denial, denials[-MOST_EFFECTS:])]
+        header["denied"] = [*map(_about_denial, denials[-MAX_EFFECTS:])]
     if work:
         header["work"] = [*work]
     if meanwhile:
@@ -118,7 +118,7 @@ def meanwhile_of(beside: Sequence[Mapping[str, Any]], zone: str | None) -> list[
             one["from"] = clean_name(str(note["from"]))
         for name in ("said", "you", "sent"):
             if note.get(name):
-                one[name] = clean(str(note[name]), longest=MOST_BESIDE)
+                one[name] = clean(str(note[name]), longest=MAX_BESIDE)
         told.append(one)
     return told
 

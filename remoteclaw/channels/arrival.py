@@ -39,7 +39,7 @@ from remoteclaw.protocols import Choice, FileSource, Incoming, PressedAdapter
 #: How long a person may take to be told what came of a button, in seconds.
 PRESSED_S = 5.0
 #: The part of a transcript that the person is shown, in characters: enough to see what went wrong.
-MOST_SAID = 500
+MAX_SAID = 500
 
 STRANGER = (
     "I don't know you yet, and your message was not read. Your code is `{code}`, for an hour. "
@@ -301,7 +301,7 @@ class Arrival:
             is_owner=is_owner,
         )
         if came.said:
-            words = one_line(" ".join(came.said), most=MOST_SAID)
+            words = one_line(" ".join(came.said), most=MAX_SAID)
             told = SAID.format(words=words)
             await self._say(told, call=(self._name, "said"), is_silent=True)
         if came.heard and not text.strip():

@@ -16,11 +16,11 @@ from remoteclaw.errors import AccountRefused, PlatformBusy, RemoteClawError
 
 #: The pauses between attempts, in seconds: the first one, from which each is twice as long as the
 #: one before, and the longest.
-FIRST_S, MOST_S = 1.0, 30.0
+FIRST_S, MAX_S = 1.0, 30.0
 #: How many chats must have failed since the last success so that the whole account waits.
 FEW = 3
 #: How many replies are being sent at once: each takes a connection to the platform and to Redis.
-MOST_AT_ONCE = 32
+MAX_AT_ONCE = 32
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class _Pause:
     length_s: float = 0.0
 
     def grow(self) -> None:
-        self.length_s = min(MOST_S, max(FIRST_S, self.length_s * 2))
+        self.length_s = min(MAX_S, max(FIRST_S, self.length_s * 2))
         self.until = boottime() + self.length_s
 
 
@@ -54,7 +54,7 @@ class Budget:
         self._is_tried = False
         """Whether one attempt looks whether the platform is back."""
         self._changed = asyncio.Event()
-        self._at_once = asyncio.Semaphore(MOST_AT_ONCE)
+        self._at_once = asyncio.Semaphore(MAX_AT_ONCE)
 
     @contextlib.asynccontextmanager
     async def attempt(self, chat: str) -> AsyncGenerator[None, None]:
@@ -105,7 +105,7 @@ class Budget:
         pause = self._chats.setdefault(chat, _Pause())
         match error:
             case AccountRefused():
-                self._account = _Pause(boottime() + MOST_S, MOST_S)
+                self._account = _Pause(boottime() + MAX_S, MAX_S)
             case PlatformBusy(after_s=after_s, is_account=True):
                 self._account.until = max(self._account.until, boottime() + after_s)
                 return

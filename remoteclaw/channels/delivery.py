@@ -40,7 +40,7 @@ FRESH_S = 30.0
 PARTING_S = 1.0
 #: How often a part is begun whose outcome is not known; and in a row where the platform drops
 #: repetitions: for half an hour or longer.
-MOST_DOUBTS, MOST_WITH_KEYS = 2, 60
+MAX_DOUBTS, MAX_WITH_KEYS = 2, 60
 
 log = logging.getLogger(__name__)
 
@@ -269,7 +269,7 @@ class Delivery:
     def _doubt(self) -> None:
         """Note that a part may have been sent; raises `PlatformUnknown` once that is enough."""
         self._mark = replace(self._mark, doubts=self._mark.doubts + 1)
-        if self._mark.doubts >= (MOST_WITH_KEYS if self._adapter.has_keys else MOST_DOUBTS):
+        if self._mark.doubts >= (MAX_WITH_KEYS if self._adapter.has_keys else MAX_DOUBTS):
             raise PlatformUnknown(PERHAPS.format(tries=self._mark.doubts))
 
     async def _withdraw(self) -> None:

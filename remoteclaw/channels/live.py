@@ -25,7 +25,7 @@ TYPING_S = 4.0
 #: How long a preview waits for the answer of a turn that doesn't run any more, in seconds.
 ENDED_S = 5.0
 #: How many turns are remembered that have ended, so that late news of them is not shown.
-MOST_ENDED = 10_000
+MAX_ENDED = 10_000
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
@@ -118,7 +118,7 @@ class LiveChats:
         """Return the preview that a reply of its turn takes the place of; it is shown no more."""
         if reply.is_final and not reply.is_beside:
             self._ended[reply.sid, reply.turn] = None
-            while len(self._ended) > MOST_ENDED:
+            while len(self._ended) > MAX_ENDED:
                 self._ended.popitem(last=False)
         turn = self._turns.get(reply.sid)
         if turn is None or reply.is_apart:

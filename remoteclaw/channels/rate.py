@@ -5,7 +5,7 @@ from remoteclaw.protocols import Incoming
 #: How many messages of a person are taken in a minute; platforms forward a hundred at once.
 MOST = 120
 #: How many people are remembered. Who wrote first is forgotten first, and may write again.
-MOST_KNOWN = 10_000
+MAX_KNOWN = 10_000
 
 
 class Rate:
@@ -32,6 +32,6 @@ class Rate:
         taken.add(incoming.id)
         self._windows.pop(person, None)
         self._windows[person] = counted, taken
-        if len(self._windows) > MOST_KNOWN:
+        if len(self._windows) > MAX_KNOWN:
             del self._windows[next(iter(self._windows))]
         return None

@@ -35,7 +35,7 @@ from remoteclaw.protocols import (
 #: of which it may have waited 10 here.
 OPERATE_S = 4.0
 #: How many rows ask Redis at once, besides those that send: each takes a connection.
-MOST_AT_ONCE = 32
+MAX_AT_ONCE = 32
 
 LATE = "It came too late: the channel's adapter was busy, and has not done it."
 SLOW = f"The platform took longer than {OPERATE_S:.0f} s: it may have been done, or not."
@@ -99,7 +99,7 @@ class _Rows:
         self._tasks = tasks
         self._live = live
         self._history_ms = history_ms
-        self._at_once = asyncio.Semaphore(MOST_AT_ONCE)
+        self._at_once = asyncio.Semaphore(MAX_AT_ONCE)
         self._waiting: dict[Place, deque[str]] = {}
         """By topic, the ids of the replies that wait for it, in order."""
 

@@ -20,7 +20,7 @@ from remoteclaw.protocols import Live, Place
 #: How often the message is edited at most, in seconds. What is over sooner is not shown.
 EVERY_S = 5.0
 #: How many lines it has.
-MOST_LINES = 10
+MAX_LINES = 10
 HEAD = "At work for this chat:"
 
 #: Returns how much a session's chat is shown of the tools of what works for it; None for nothing.
@@ -103,7 +103,7 @@ class WorkChats:
         below = await self._reader.working(session.sid)
         if shown is None or below.is_quiet or not below.items:
             return None
-        lines = [in_a_chat(item, shown) for item in below.items[:MOST_LINES]]
+        lines = [in_a_chat(item, shown) for item in below.items[:MAX_LINES]]
         left = len(below.items) + below.left_out - len(lines)
         lines += [f"and {left} more"] if left else []
         return Live(text="\n".join([HEAD, "", *(f"- {line}" for line in lines)]))

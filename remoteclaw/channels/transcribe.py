@@ -15,7 +15,7 @@ from remoteclaw.runtimes.base import inherit
 #: How long one recording may take, in seconds: what follows it in its chat waits.
 TRANSCRIBE_S = 120.0
 #: How much of a transcript is taken, in bytes: an hour of speech.
-MOST_BYTES = 64_000
+MAX_BYTES = 64_000
 #: The endings by which programs know what they read, of types that say another word.
 _ENDINGS = {"mpeg": "mp3", "mp4": "m4a", "x-m4a": "m4a", "x-wav": "wav", "vnd.wave": "wav"}
 
@@ -44,7 +44,7 @@ async def transcript_of(
                 [*command, str(path)],
                 env=inherit(os.environ),
                 timeout_s=timeout_s,
-                most_bytes=MOST_BYTES,
+                most_bytes=MAX_BYTES,
             )
         except TimeoutError:
             raise NotUnderstood(f"the command took more than {timeout_s:.0f} s") from None

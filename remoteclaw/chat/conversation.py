@@ -19,7 +19,7 @@ PATIENCE_S = 5.0
 #: How long a lost connection is not mentioned, in seconds: a gateway starts again in less.
 UNMENTIONED_S = 2.0
 #: How many items of the conversation before are asked for, to find the last exchange in.
-MOST_EARLIER = 40
+MAX_EARLIER = 40
 #: Pause between two questions about a message whose outcome was not told, in seconds.
 ASK_S = 100.0
 #: What is said of a message that got no answer of its own, by the status of its outcome, and how
@@ -28,7 +28,7 @@ NOTES = {
     "steered": "Added to the turn that ran",
     "dropped": "Too many messages waited: the agent was only told the beginning of",
 }
-MOST_REPEATED = 50
+MAX_REPEATED = 50
 #: What is said where the conversation is not at rest.
 UNFINISHED = "(Going on with what was not finished. Ctrl-C stops it.)"
 IN_TERMINAL = (
@@ -128,7 +128,7 @@ class Conversation:
                 self._screen.indicator.answered([name])
             else:
                 self._pending[name] = sent["entry"]
-                self._words[sent["entry"]] = one_line(text, most=MOST_REPEATED)
+                self._words[sent["entry"]] = one_line(text, most=MAX_REPEATED)
                 self._screen.indicator.accepted(name, sent["entry"], sent["ahead"])
                 if sent["entry"] in self._shown:
                     self._over([sent["entry"]])
@@ -291,7 +291,7 @@ class Conversation:
 
     async def _show_earlier(self) -> None:
         """Show the last exchange of the conversation, if there was one."""
-        params = {"sessionKey": self.here["sessionKey"], "limit": MOST_EARLIER}
+        params = {"sessionKey": self.here["sessionKey"], "limit": MAX_EARLIER}
         try:
             items = (await self._link.ask("chat.history", params))["items"]
         except GatewayRefused:

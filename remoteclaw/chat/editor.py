@@ -34,7 +34,7 @@ TWICE_S = 2.0
 #: both at once, and a network may part them.
 ESCAPE_S = 0.1
 #: How many files are offered, and looked at for that: a home directory may have a million.
-MOST_OFFERED, MOST_LOOKED_AT = 50, 20_000
+MAX_OFFERED, MAX_LOOKED_AT = 50, 20_000
 #: Directories that nobody names a file of.
 _SKIPPED = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache"))
 
@@ -85,7 +85,7 @@ class ChatCompleter(Completer):
             if wanted in path.casefold():
                 yield path
                 offered += 1
-                if offered == MOST_OFFERED:
+                if offered == MAX_OFFERED:
                     return
 
     def _walk(self) -> Iterator[str]:
@@ -100,7 +100,7 @@ class ChatCompleter(Completer):
                     continue
                 for entry in entries:
                     looked_at += 1
-                    if looked_at > MOST_LOOKED_AT:
+                    if looked_at > MAX_LOOKED_AT:
                         return
                     if entry.is_dir(follow_symlinks=False):
                         if entry.name not in _SKIPPED:

@@ -13,7 +13,7 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 #: How long each of them stands, in seconds.
 SPIN_S = 0.12
 #: How many lines of a plan are shown.
-MOST_PLAN = 8
+MAX_PLAN = 8
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class Indicator:
         work = self._work or _Work(self._clock())
         elapsed = self._clock() - work.since
         lines = []
-        for step in work.plan[:MOST_PLAN]:
+        for step in work.plan[:MAX_PLAN]:
             mark = {"completed": "☑", "in_progress": "▸"}.get(str(step.get("state")), "☐")
             lines.append(self._fit(f"  {mark} {step.get('text', '')}", columns))
         running = [tool for tool in work.tools if tool.get("seconds") is None]

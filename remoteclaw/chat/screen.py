@@ -22,7 +22,7 @@ ROWS_BELOW = 8
 #: to 40 ms, and comes in 30 times a second.
 PAINTING = 10
 #: How long the head of a table may be to be shown above its end, in characters.
-MOST_HEAD = 500
+MAX_HEAD = 500
 #: The line below it.
 _TABLE_RULE = re.compile(r"[\s|:-]*-[\s|:-]*")
 #: A message's place: its turn's stream id, the attempt, and its number in the turn.
@@ -266,7 +266,7 @@ def _tail(text: str, rows: int, columns: int) -> str:
     lines = end.split("\n")[-rows:]
     if (shown := "\n".join(lines)) == text:
         return text
-    first, second = [*text[: 2 * MOST_HEAD].split("\n"), ""][:2]
+    first, second = [*text[: 2 * MAX_HEAD].split("\n"), ""][:2]
     if first.lstrip().startswith(("```", "~~~")):
         lines = [first, *lines[1:]]
     elif _TABLE_RULE.fullmatch(second):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 #: The most sessions that a search finds.
-MOST_FOUND = 1000
+MAX_FOUND = 1000
 
 
 @sessions.command("reset")
@@ -144,7 +144,7 @@ def search_sessions(words: str, limit: int, as_json: bool) -> None:
 
     TEXT is the newest place with these WORDS, in any case. Ended conversations are not searched.
     """
-    found = ask("sessions.search", query=words, inWords=True, limit=min(limit, MOST_FOUND))
+    found = ask("sessions.search", query=words, inWords=True, limit=min(limit, MAX_FOUND))
     listing(
         found.sessions,
         as_json=as_json,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 HEADS = ("REQUEST", "STATE", "AGE", "UNTIL", "SESSION", "AGENT", "TOOL")
 #: How much of what would be done is in a list, in characters.
-MOST_LISTED = 120
+MAX_LISTED = 120
 _plain = functools.partial(plain, session_key="session")
 
 
@@ -67,7 +67,7 @@ def _row(request: "Ask", *, is_all: bool) -> tuple[object, ...]:
         request.agent,
         request.tool,
         *((answered,) if is_all else ()),
-        one_line(request.what, most=MOST_LISTED),
+        one_line(request.what, most=MAX_LISTED),
     )
 
 

@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem
 from remoteclaw.errors import RemoteClawError
 
 #: How many of the newest sessions are offered.
-MOST_OFFERED = 50
+MAX_OFFERED = 50
 
 
 def complete_agents(
@@ -35,7 +35,7 @@ def complete_sessions(
 
     newest: list[dict[str, Any]] = []
     try:
-        newest = ask_gateway("sessions.list", {"limit": MOST_OFFERED})["sessions"]
+        newest = ask_gateway("sessions.list", {"limit": MAX_OFFERED})["sessions"]
     except* (RemoteClawError, OSError):
         pass
     offered = [

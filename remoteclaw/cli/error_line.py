@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import asyncio
 
 #: How much of an unexpected error is shown, in characters: its line has 300 with the rest.
-MOST_SHOWN = 160
+MAX_SHOWN = 160
 
 
 class Edge(click.Group):
@@ -83,7 +83,7 @@ class Edge(click.Group):
         except* BrokenPipeError:
             sys.exit(0)  # the reader has seen enough
         except* Exception as errors:  # noqa: BLE001 - the edge of the process
-            what = one_line(repr(first_of(errors)), most=MOST_SHOWN)
+            what = one_line(repr(first_of(errors)), most=MAX_SHOWN)
             kept = _keep_traceback(errors, f"{ctx.command_path} {ctx.invoked_subcommand}")
             _fail(f"An unexpected error, {what}: {kept}")
         finally:

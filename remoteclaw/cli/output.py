@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from remoteclaw.tools.base import Result
 
 #: The widest cell of a table, in characters; the last column has any width.
-MOST_CELL = 60
+MAX_CELL = 60
 #: The narrowest cell that is cut for a terminal, in columns.
 LEAST_CELL = 8
 
@@ -161,7 +161,7 @@ def _bold(text: str) -> str:
 def _cell(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
-    return "" if value is None else one_line(str(value), most=MOST_CELL)
+    return "" if value is None else one_line(str(value), most=MAX_CELL)
 
 
 def facts(about: Mapping[str, object]) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
 
 #: How many busy sessions are shown.
-MOST_SHOWN = 50
+MAX_SHOWN = 50
 #: What JSON says of a worker.
 WORKER_FACTS = ("pid", "host", "state", "is_ours")
 
@@ -32,7 +32,7 @@ async def status(fleet: "Fleet", as_json: bool) -> None:
     workers = await fleet.workers.list()
     letters = await fleet.dead_letters.count()
     memory = await fleet.scripts.memory()
-    count, busy = await fleet.sessions.busy(limit=MOST_SHOWN)
+    count, busy = await fleet.sessions.busy(limit=MAX_SHOWN)
     hints = await fleet.workers.waiting()
     address = await fleet.gateways.address(home.host_id)
     has_sweeper = await fleet.workers.have_sweeper()
@@ -65,7 +65,7 @@ async def status(fleet: "Fleet", as_json: bool) -> None:
         echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
         for session in busy:
             echo(f"  {session.status:<9} {session.sid[:8]} {session.key}{pause_of(session)}")
-        if count > len(busy) == MOST_SHOWN:
+        if count > len(busy) == MAX_SHOWN:
             echo(f"  and {count - len(busy)} more")
         if memory.problem:
             echo(f"memory    {memory.problem}")

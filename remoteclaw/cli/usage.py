@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from remoteclaw.fleet.usage import Usage
 
 #: As `remoteclaw.fleet.usage` keeps them; that module is imported when a command runs.
-MOST_DAYS = 92
+MAX_DAYS = 92
 COLUMNS = ("TURNS", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT", "TIME", "COST")
 
 
@@ -26,7 +26,7 @@ COLUMNS = ("TURNS", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT", "TIME", "COS
 )
 @click.option(
     "--days",
-    type=click.IntRange(1, MOST_DAYS),
+    type=click.IntRange(1, MAX_DAYS),
     default=30,
     show_default=True,
     metavar="NUMBER",

@@ -28,7 +28,7 @@ PING_EVERY_S, PONG_S = 3.0, 4.0
 #: The pauses between two tries to connect, in seconds; the last one is repeated.
 PAUSES_S = (0.05, 0.1, 0.25, 0.5, 1.0)
 #: The largest frame that is taken, in bytes: an answer of the gateway has 6 MB at most.
-MOST_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 8 * 1024 * 1024
 #: Why nothing comes from a gateway that is there.
 SILENT = "it does not answer"
 #: The refusals that may be over a moment later.
@@ -68,7 +68,7 @@ class Address:
             "close_timeout": 1,
             "ping_interval": PING_EVERY_S,
             "ping_timeout": PONG_S,
-            "max_size": MOST_BYTES,
+            "max_size": MAX_BYTES,
             "compression": None,
             "proxy": None,
         }
@@ -135,7 +135,7 @@ class Link:
         self._socket: ClientConnection | None = None
         self._is_open = asyncio.Event()
         self._was_open = False
-        self._most_bytes = MOST_BYTES
+        self._most_bytes = MAX_BYTES
         """The largest frame that the gateway takes; a larger one ends the connection."""
         self._numbers = itertools.count(1)
         self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}

@@ -18,11 +18,11 @@ from remoteclaw.host.process import read_beginning
 from remoteclaw.host.terminal import fenced
 
 #: How much is shown, in bytes: some screens.
-MOST_BYTES = 12_000
+MAX_BYTES = 12_000
 #: How many new files are shown with what is in them.
-MOST_NEW = 100
+MAX_NEW = 100
 #: How large the copied index may be, in bytes: that of a million files.
-MOST_INDEX = 200_000_000
+MAX_INDEX = 200_000_000
 #: How long git may take for a step, in seconds.
 GIT_S = 10.0
 #: What has changed since a repository's first day, before its first commit.
@@ -114,27 +114,27 @@ def _is_index(path: Path) -> bool:
         about = path.lstat()
     except OSError:  # nothing was ever added
         return False
-    return stat.S_ISREG(about.st_mode) and about.st_size <= MOST_INDEX
+    return stat.S_ISREG(about.st_mode) and about.st_size <= MAX_INDEX
 
 
 def _compared(git: _Git, own: Path, commit: str) -> bytes | None:
     """Return a summary of the changes and the changes; None if git fails."""
     if new := git.run("ls-files", "-z", "--others", "--exclude-standard"):
-        (own / "new").write_bytes(b"\0".join(new.split(b"\0")[:MOST_NEW]))
+        (own / "new").write_bytes(b"\0".join(new.split(b"\0")[:MAX_NEW]))
         names = (f"--pathspec-from-file={own / 'new'}", "--pathspec-file-nul")
         git.run("add", "--intent-to-add", *names)
     return git.run(
         "diff",
         *("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"),
         *("--relative", "--patch", "--stat=72,50,30", commit, "--"),
-        most_bytes=MOST_BYTES + 1,
+        most_bytes=MAX_BYTES + 1,
     )
 
 
 def _block(text: bytes) -> str:
     """Return changes as a block of code, cut at the end of a line."""
-    is_cut = len(text) > MOST_BYTES
-    shown = text[:MOST_BYTES].rpartition(b"\n")[0] if is_cut else text
+    is_cut = len(text) > MAX_BYTES
+    shown = text[:MAX_BYTES].rpartition(b"\n")[0] if is_cut else text
     lines = shown.decode("utf-8", "replace").strip("\n")
     rest = "\n\nThere is more: `git diff` shows all of it." if is_cut else ""
     return f"{fenced(lines, 'diff')}{rest}"

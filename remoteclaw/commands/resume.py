@@ -13,7 +13,7 @@ from remoteclaw.clock import in_words, now_ms
 from remoteclaw.commands.call import Answer, Asked
 from remoteclaw.protocols import conversation_name
 from remoteclaw.runtimes.past_conversations import (
-    MOST_NOTES,
+    MAX_NOTES,
     PastConversation,
     past_conversations,
     title_of,
@@ -68,7 +68,7 @@ async def _ended(asked: Asked) -> list[PastConversation]:
     """Return the session's own conversations that have ended, of a CLI that lists none."""
     found = []
     for ended in await asked.fleet.records.ended(asked.session.sid):
-        notes = functools.partial(ended.record[-MOST_NOTES:].decode, "utf-8", "replace")
+        notes = functools.partial(ended.record[-MAX_NOTES:].decode, "utf-8", "replace")
         title = title_of(_said(ended.record))
         found.append(PastConversation("", title, ended.at_ms / 1000, notes))
     return found

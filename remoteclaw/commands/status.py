@@ -14,9 +14,9 @@ from remoteclaw.fleet.usage import Usage
 from remoteclaw.host.terminal import one_line
 
 #: How many sessions are listed.
-MOST_SESSIONS = 10
+MAX_SESSIONS = 10
 #: How much of what an agent asks for is shown, in characters.
-MOST_SHOWN = 80
+MAX_SHOWN = 80
 
 MODES = {
     "aside": "a new message is answered beside the running turn",
@@ -74,7 +74,7 @@ async def _asks(asked: Asked) -> list[str]:
 
 async def _work(asked: Asked) -> list[str]:
     """Return what works for the session, a line each."""
-    below = await asked.fleet.work.below(asked.session.sid, most=MOST_SESSIONS, recent_ms=0)
+    below = await asked.fleet.work.below(asked.session.sid, most=MAX_SESSIONS, recent_ms=0)
     shown = shown_of_tools(asked.config.channel(asked.session.provider), asked.session)
     lines = [f"- works for it: {in_a_chat(item, shown)}" for item in below.items]
     return lines + ([f"- and {below.left_out} more"] if below.left_out else [])
@@ -82,7 +82,7 @@ async def _work(asked: Asked) -> list[str]:
 
 def _done(tool: str, what: str) -> str:
     """Return what would be done, on one line."""
-    return f"{tool} `{one_line(what, most=MOST_SHOWN).replace('`', chr(39))}`"
+    return f"{tool} `{one_line(what, most=MAX_SHOWN).replace('`', chr(39))}`"
 
 
 async def queue(asked: Asked) -> Answer:
@@ -108,7 +108,7 @@ async def queue(asked: Asked) -> Answer:
 
 async def sessions(asked: Asked) -> Answer:
     """List the newest sessions."""
-    views = await asked.fleet.sessions.list(limit=MOST_SESSIONS)
+    views = await asked.fleet.sessions.list(limit=MAX_SESSIONS)
     if not views:
         return Answer("There are no sessions yet.")
     used = await asked.fleet.usage.by_session()

@@ -26,12 +26,12 @@ from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.host.locks import lock_soon, replace_file
 
 #: Largest size of the file, in bytes: every process reads it, again and again.
-MOST_BYTES = 256 * 1024
+MAX_BYTES = 256 * 1024
 #: Largest size of a change, as JSON in bytes: merging that much around comments takes about a
 #: second.
-MOST_PATCH_BYTES = 32 * 1024
+MAX_PATCH_BYTES = 32 * 1024
 #: How many keys a refusal names.
-MOST_NAMED = 12
+MAX_NAMED = 12
 #: How long a change waits for another one, in seconds: a change takes milliseconds.
 LOCK_S = 5.0
 
@@ -151,8 +151,8 @@ class ConfigFile:
 
         Raises `CallRefused` for settings that agents may not change, before that.
         """
-        if json_size(patch) > MOST_PATCH_BYTES:
-            raise ConfigError(f"A change has {MOST_PATCH_BYTES // 1024} KB at most: make several.")
+        if json_size(patch) > MAX_PATCH_BYTES:
+            raise ConfigError(f"A change has {MAX_PATCH_BYTES // 1024} KB at most: make several.")
         # Secrets are shown redacted, as ***. A file that is not valid was never shown, so no *** in
         # the patch comes from it.
         config = self.config_or_none(content)
@@ -164,8 +164,8 @@ class ConfigFile:
             given = (place for place, value in places(Config, patch) if value not in (None, {}))
             _check_for_agents((*given, *found))
         data = edited(content.data, patch) if found else content.data
-        if len(data) > MOST_BYTES:
-            raise ConfigError(f"{self.file} would be larger than {MOST_BYTES // 1024} KB.")
+        if len(data) > MAX_BYTES:
+            raise ConfigError(f"{self.file} would be larger than {MAX_BYTES // 1024} KB.")
         self._parsed(data)
         return PlannedChange(content, FileContent(data), patch, found)
 
@@ -236,7 +236,7 @@ def _check_for_agents(found: Iterable[Place]) -> None:
     closed = [one.name for one in found if one.setting and not one.setting.agents_may]
     if not closed:
         return
-    names = ", ".join(list(dict.fromkeys(closed))[:MOST_NAMED])
+    names = ", ".join(list(dict.fromkeys(closed))[:MAX_NAMED])
     raise CallRefused(
         "FORBIDDEN",
         f"Nothing was changed, because agents may not change {names}: a person does, in the file "

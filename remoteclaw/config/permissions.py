@@ -44,7 +44,7 @@ BRANCHES = 'branches = "auto"'
 #: The setting that allows changes of files in the workspace.
 EDITS = 'permissions = "edits"'
 #: The longest rule that a refusal proposes, in characters.
-MOST_PROPOSED = 200
+MAX_PROPOSED = 200
 
 
 Verdict = Literal["allow", "refuse", "ask"]
@@ -243,7 +243,7 @@ def _remedy(intent: Intent, workspace: Path) -> str:
     except ValueError:
         is_enough = False
     listed = ", ".join(json.dumps(rule, ensure_ascii=False) for rule in rules)
-    if is_enough and len(listed) <= MOST_PROPOSED and listed.isprintable() and "`" not in listed:
+    if is_enough and len(listed) <= MAX_PROPOSED and listed.isprintable() and "`" not in listed:
         return f"allow = [{listed}]"
     return f'allow = ["{intent.tool}(…)"]'
 

@@ -17,7 +17,7 @@ from remoteclaw.errors import ConfigError, did_you_mean
 HIDDEN = "***"
 
 #: How many keys an error names.
-MOST_NAMED = 12
+MAX_NAMED = 12
 
 
 def redacted(config: BaseModel) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _no_such_key(wanted: str, names: list[str], where: str) -> str:
     place = f"{where!r} in the configuration" if where else "The configuration"
     if not names:
         return f"{place} has no keys: it is a value."
-    has = f"it has {', '.join(map(repr, names[:MOST_NAMED]))}."
+    has = f"it has {', '.join(map(repr, names[:MAX_NAMED]))}."
     hint = did_you_mean(wanted.partition(".")[0], names, otherwise=has)
     return f"{place} has no key {wanted!r}; {hint}"
 

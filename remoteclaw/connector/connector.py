@@ -41,7 +41,7 @@ BACK_S, AGAIN_S = 5.0, 0.1
 #: How many calls run at once: a gateway has other agents, too.
 CALLS_AT_ONCE = 8
 #: The largest message that a gateway takes, in bytes.
-MOST_MESSAGE_BYTES = 2 * 1024 * 1024
+MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 #: The names in a message's `_meta` that are between the gateway and us begin so.
 OURS = "remoteclaw/"
 #: By which the gateway recognises a call that it has seen.
@@ -180,7 +180,7 @@ class Connector:
 
         A gateway that ended is started again within seconds, and knows the call by its id.
         """
-        if len(request.line) > MOST_MESSAGE_BYTES:
+        if len(request.line) > MAX_MESSAGE_BYTES:
             raise Refused(413, b"")
         first: Broken | None = None
         until = 0.0

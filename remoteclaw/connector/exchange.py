@@ -17,7 +17,7 @@ CONNECT_S = 3.0
 #: How long an attempt may take for which a call has no time left, in seconds: 0 would not wait.
 LEAST_S = 0.1
 #: The largest answer, in bytes; pictures travel as base64.
-MOST_BYTES = 16 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
 
 
 class Failure(Exception):
@@ -157,8 +157,8 @@ class _SocketConnection(http.client.HTTPConnection):
 
 
 def _content(response: http.client.HTTPResponse) -> bytes:
-    data = response.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
+    data = response.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
         raise Broken("its answer is too large")
     if response.status >= 300:
         raise Refused(response.status, data)
@@ -170,7 +170,7 @@ def _content(response: http.client.HTTPResponse) -> bytes:
 #: The uncertainty about a call whose answer is missing.
 UNKNOWN = " Whether it was done is unknown: look before you repeat it."
 #: How much of the gateway's own words is passed on, in characters.
-MOST_WORDS = 300
+MAX_WORDS = 300
 
 
 def sentence(failure: Failure, *, gateway: str, token_source: str, what: str, is_call: bool) -> str:
@@ -200,4 +200,4 @@ def _words(refused: Refused) -> str:
         said = json.loads(refused.body)["error"]["message"]
     except (ValueError, RecursionError, LookupError, TypeError):
         return ""
-    return f" ({' '.join(str(said).split())[:MOST_WORDS]})"
+    return f" ({' '.join(str(said).split())[:MAX_WORDS]})"

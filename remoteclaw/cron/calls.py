@@ -12,7 +12,7 @@ from remoteclaw.fleet.calls import ToolCalls
 from remoteclaw.fleet.inbound import encode_entry, entry_args, entry_keys
 
 #: How many cron jobs there may be.
-MOST_JOBS = 1000
+MAX_JOBS = 1000
 
 
 class CronCalls:
@@ -46,11 +46,11 @@ class CronCalls:
                 "before": before.stored if before else None,
                 "job": after.encode() if after else None,
                 "due_ms": after.next_ms if after else None,
-                "most": MOST_JOBS,
+                "most": MAX_JOBS,
             },
         )
         if status == "full":
-            raise CallRefused("UNAVAILABLE", f"There are {MOST_JOBS} cron jobs: remove some first.")
+            raise CallRefused("UNAVAILABLE", f"There are {MAX_JOBS} cron jobs: remove some first.")
         if status == "changed":
             return "changed"
         return "done" if written else "nothing"

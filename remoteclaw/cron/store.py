@@ -16,9 +16,9 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
 #: How many runs are remembered, of one job and of all, and for how long, in milliseconds.
-MOST_RUNS_OF_JOB, MOST_RUNS = 100, 1000
+MAX_RUNS_OF_JOB, MAX_RUNS = 100, 1000
 RUNS_MS = 30 * 24 * 3600 * 1000
-BOUNDS = {"most_runs": MOST_RUNS_OF_JOB, "most_all_runs": MOST_RUNS, "runs_ms": RUNS_MS}
+BOUNDS = {"most_runs": MAX_RUNS_OF_JOB, "most_all_runs": MAX_RUNS, "runs_ms": RUNS_MS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,7 +100,7 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
 
 #: How much of what a CLI said is looked through at its beginning and at its end, in characters: it
 #: may quote a whole conversation.
-MOST_READ = 5000
+MAX_READ = 5000
 
 
 def classify_error(text: str, *, status: int | None = None) -> ErrorCategory:
@@ -110,8 +110,8 @@ def classify_error(text: str, *, status: int | None = None) -> ErrorCategory:
     `text`, because a sentence can quote any number.
     A 400 says too little by itself, so its text decides.
     """
-    if len(text) > 2 * MOST_READ:
-        text = f"{text[:MOST_READ]}\n{text[-MOST_READ:]}"
+    if len(text) > 2 * MAX_READ:
+        text = f"{text[:MAX_READ]}\n{text[-MAX_READ:]}"
     said = next((c for c, pattern in _BY_TEXT if pattern.search(text)), ErrorCategory.FATAL)
     if status == 429 and said in (ErrorCategory.USAGE_LIMIT, ErrorCategory.BILLING):
         return said

@@ -23,7 +23,7 @@ PIECE_BYTES = 1024 * 1024
 UPLOAD_MS = 3600 * 1000
 #: How many bytes of files one chat may store within an hour: half of what files may take of
 #: 512 MB, so that one chat leaves room for the others.
-MOST_OF_HOUR = 150 * 1024 * 1024
+MAX_OF_HOUR = 150 * 1024 * 1024
 TOO_MUCH = (
     "The file is not taken: with it, this conversation would have more than 150 MB of files within "
     "an hour. Send it in an hour."
@@ -93,7 +93,7 @@ class Blobs:
                     "offset": offset,
                     "keep_ms": keep_ms,
                     "size": len(content),
-                    "most_bytes": 0 if sid == keys.OPERATOR else MOST_OF_HOUR,
+                    "most_bytes": 0 if sid == keys.OPERATOR else MAX_OF_HOUR,
                     "epoch": lease.epoch if lease else None,
                 },
                 deadline=deadline,

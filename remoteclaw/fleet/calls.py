@@ -41,7 +41,7 @@ TASK_DIGITS = 16
 #: How long a call is remembered, so that asking for it again does nothing, in milliseconds.
 CALL_MS = 24 * 3600 * 1000
 #: How many unfinished sessions there may be below one, unless a caller says it.
-MOST_BELOW = 100
+MAX_BELOW = 100
 NO_ROOM = (
     "Nothing was done: Redis, which keeps what is sent until it is delivered, has almost no memory "
     "left. That is not your fault. Don't repeat it: say so in your answer, which has room."
@@ -210,7 +210,7 @@ class ToolCalls:
         label: str | None,
         max_unfinished: int,
         root: SessionKey | None = None,
-        max_below: int = MOST_BELOW,
+        max_below: int = MAX_BELOW,
         copied: Copied | None = None,
         people: Sequence[str] = (),
     ) -> tuple[SessionKey, str, str]:

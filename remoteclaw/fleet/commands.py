@@ -27,7 +27,7 @@ WORDS: Mapping[str, Name] = {"/new": "reset", "/reset": "reset", "/stop": "stop"
 _FIRST = re.compile(r"\s*(\S{1,65})(?!\S)")
 _BOT = re.compile(r"[A-Za-z0-9_]+")
 #: The longest title, in characters: what a list has room for.
-MOST_TITLE = 48
+MAX_TITLE = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def title_of(message: ChannelMessage, *, has_commands: bool) -> tuple[str | None
     text = command.rest if command else message.text
     if text.lstrip().startswith("/"):
         return None, is_new
-    return one_line(text[: 4 * MOST_TITLE], most=MOST_TITLE) or None, is_new
+    return one_line(text[: 4 * MAX_TITLE], most=MAX_TITLE) or None, is_new
 
 
 def _command(message: ChannelMessage) -> Command | None:

@@ -43,7 +43,7 @@ LISTEN_S = 1.0
 RECONNECT_S = 0.2
 #: How many connections one process opens at most: each call of a gateway that waits for something
 #: has one, and redis-py's own limit of 100 would refuse all the others meanwhile.
-MOST_CONNECTIONS = 1000
+MAX_CONNECTIONS = 1000
 #: Pauses between repeats, in seconds: a restarted server loads its data in about this time.
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 
@@ -106,7 +106,7 @@ def open_redis(url: str) -> "redis.asyncio.Redis":
             retry=Retry(NoBackoff(), 0),
             socket_timeout=None,
             socket_connect_timeout=COMMAND_S,
-            max_connections=MOST_CONNECTIONS,
+            max_connections=MAX_CONNECTIONS,
             driver_info=None,  # spares two round trips per connection
         )
     except ValueError as error:  # neither our own text nor redis-py's quotes the address

@@ -38,7 +38,7 @@ BLOCK_MS = 2000
 #: How many entries are read at once: with the lease and behind the running turn, and for a batch.
 READ_NEXT, READ_ALL = 16, 1000
 #: How many hints of a queue are looked at.
-MOST_HINTS = 8
+MAX_HINTS = 8
 #: How long `acquire()` tries while Redis is away, in seconds.
 ACQUIRE_S = 10.0
 
@@ -323,7 +323,7 @@ class Lease:
         """Whether a hint of another session waits. A leftover one of this session doesn't count."""
         client: Any = self.scripts.client
         for queue in keys.competing(self.state.lane, self.host):
-            for job in await client.lrange(queue, 0, MOST_HINTS):
+            for job in await client.lrange(queue, 0, MAX_HINTS):
                 words = await client.hget(keys.rq_job(job.decode()), "description")
                 if words and not words.decode().endswith(f"/{self.sid[:8]}"):
                     return True

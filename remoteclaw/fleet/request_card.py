@@ -14,7 +14,7 @@ from remoteclaw.messages import Attachment, ChatPlace, Entry, person
 from remoteclaw.protocols import Card
 
 #: How many requests of one session wait at once, and how many in all.
-MOST_OF_SESSION, MOST_OF_ALL = 8, 1000
+MAX_OF_SESSION, MAX_OF_ALL = 8, 1000
 #: How long a request is kept at least, in milliseconds.
 LEAST_KEPT_MS = 24 * 3600 * 1000
 #: The placeholder in a request's message for what became of it; no agent knows it.
@@ -33,7 +33,7 @@ ELSEWHERE = {
 }
 
 #: How many people are named for whom something is asked in another chat.
-MOST_NAMED = 3
+MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,8 @@ def of_other_chat(request: Request, entries: Sequence[Entry]) -> str:
         _code(one) + (f" ({_code(name)})" if (name := names.get(one)) else "")
         for one in request.people
     ]
-    if more := len(people[MOST_NAMED:]):
-        people[MOST_NAMED:] = [f"{more} more"]
+    if more := len(people[MAX_NAMED:]):
+        people[MAX_NAMED:] = [f"{more} more"]
     told = f" for {', '.join(people)}" if people else ""
     return f",{told} in {_code(str(request.session.place))},"
 
@@ -124,8 +124,8 @@ def record_args(request: Request, shown: Shown | None, *, keep_ms: int) -> tuple
         "sid": sid,
         "request": request.encode(),
         "keep_ms": max(keep_ms, LEAST_KEPT_MS),
-        "most": MOST_OF_SESSION,
-        "most_of_all": MOST_OF_ALL,
+        "most": MAX_OF_SESSION,
+        "most_of_all": MAX_OF_ALL,
         "card": shown.card if shown else None,
         "closing": shown.closing if shown else None,
         "told": elsewhere.get("told"),

@@ -22,13 +22,13 @@ from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 
 #: How many of the newest sessions are found by their label or title.
-MOST_NAMED = 1000
+MAX_NAMED = 1000
 #: How many sessions with work are searched for those that run.
-MOST_ACTIVE = 1000
+MAX_ACTIVE = 1000
 #: How many of the newest sessions are searched for warm agents.
-MOST_WARM = 300
+MAX_WARM = 300
 #: How many sessions are read in one step, during which Redis answers no other client.
-MOST_AT_ONCE = 100
+MAX_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Sessions:
     async def busy(self, *, limit: int) -> tuple[int, Sequence[SessionView]]:
         """Return how many sessions have work, and some of them: those first that a worker has."""
         count, sids = await self._scripts.together(
-            lambda ask: (ask.zcard(keys.ACTIVE), ask.zrange(keys.ACTIVE, 0, MOST_ACTIVE - 1))
+            lambda ask: (ask.zcard(keys.ACTIVE), ask.zrange(keys.ACTIVE, 0, MAX_ACTIVE - 1))
         )
         states = await self._fields(sids, ["status"])
         pairs = sorted(zip(states, sids, strict=True), key=lambda one: one[0] != [b"running"])
@@ -88,7 +88,7 @@ class Sessions:
 
         Those of the newest sessions alone: an agent is warm for minutes.
         """
-        newest = await self._newest(MOST_WARM)
+        newest = await self._newest(MAX_WARM)
         return {
             orjson.loads(agent)["path"]: SessionKey.parse(key.decode())
             for key, agent in await self._fields(newest, ["key", "agent_process"])
@@ -104,8 +104,8 @@ class Sessions:
         names = [sid.decode() for sid in sids]
         return [
             view
-            for first in range(0, len(names), MOST_AT_ONCE)
-            for view in await self._views(names[first : first + MOST_AT_ONCE])
+            for first in range(0, len(names), MAX_AT_ONCE)
+            for view in await self._views(names[first : first + MAX_AT_ONCE])
             if view is not None
         ]
 
@@ -199,7 +199,7 @@ class Sessions:
 
     async def _called(self, text: str, field: Literal["label", "title"]) -> set[str]:
         """Return the ids of newer sessions with a label, or with a title that begins so."""
-        newest = await self._newest(MOST_NAMED)
+        newest = await self._newest(MAX_NAMED)
         names = await self._fields(newest, [field])
         named = {
             sid.decode(): name.decode().casefold()

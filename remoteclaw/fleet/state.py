@@ -21,7 +21,7 @@ IS_QUIET = "is_quiet"
 #: How long an idle session's state is kept, in milliseconds: longer than its CLI session id.
 STATE_MS = 8 * 24 * 3600 * 1000
 #: The depth of a task of which it isn't known: deeper than any session may be, so it may do least.
-MOST_DEPTH = 99
+MAX_DEPTH = 99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,7 @@ class SessionState:
             label=text.get("label"),
             title=text.get("title"),
             parent=SessionKey.parse(parent) if parent else None,
-            depth=int(text.get("depth", MOST_DEPTH if key.task else 0)),
+            depth=int(text.get("depth", MAX_DEPTH if key.task else 0)),
             branch_of=SessionKey.parse(branch_of) if branch_of else None,
             branch_depth=int(text.get("branch_depth", 0)),
             task_entry=text.get("task_entry"),

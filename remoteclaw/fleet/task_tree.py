@@ -26,7 +26,7 @@ RECENT_MS = 10 * 60 * 1000
 #: The least pause between two reports to a follower, in seconds.
 FOLLOW_S = 1.0
 #: How many sessions may be above one: `max_depth` is far less.
-MOST_ABOVE = 100
+MAX_ABOVE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class TurnWork:
         """Return the sessions that this one was started by, the nearest first."""
         scripts, parent = self._lease.scripts, self._lease.state.parent
         found: list[SessionKey] = []
-        while parent and len(found) < MOST_ABOVE:
+        while parent and len(found) < MAX_ABOVE:
             found.append(parent)
             client, state = scripts.client, keys.state(parent.sid)
             text = await scripts.call(client.hget, state, "parent", deadline=self._lease.stop_at)

@@ -47,9 +47,9 @@ BURST = 3
 #: Time limit of a change of what people see, in seconds; the next change tells more.
 CHANGE_S = 5.0
 #: How many of the newest sessions are searched.
-MOST_NEWEST = 1000
+MAX_NEWEST = 1000
 #: How many events are read at once.
-MOST_EVENTS = 500
+MAX_EVENTS = 500
 
 ENDING = "The terminal is being ended: open it again in a moment."
 
@@ -162,7 +162,7 @@ class Terminals:
         open_now, newest = await self._scripts.together(
             lambda ask: (
                 ask.zrange(keys.TERMINALS, 0, -1),
-                ask.zrevrange(keys.SESSIONS, 0, MOST_NEWEST - 1),
+                ask.zrevrange(keys.SESSIONS, 0, MAX_NEWEST - 1),
             )
         )
         return await self.records([sid.decode() for sid in dict.fromkeys([*open_now, *newest])])
@@ -181,7 +181,7 @@ class Terminals:
     async def other_with(self, conversation: str, *, but: str) -> str | None:
         """Return which other of the newest sessions goes on with a CLI's conversation."""
         client = self._scripts.client
-        newest = await self._scripts.call(client.zrevrange, keys.SESSIONS, 0, MOST_NEWEST - 1)
+        newest = await self._scripts.call(client.zrevrange, keys.SESSIONS, 0, MAX_NEWEST - 1)
         maps = await self._scripts.together(
             lambda ask: [ask.hvals(keys.session_map(sid.decode())) for sid in newest]
         )
@@ -304,7 +304,7 @@ class Terminals:
         )
 
     async def events(
-        self, sid: str, after: str = "-", *, count: int = MOST_EVENTS
+        self, sid: str, after: str = "-", *, count: int = MAX_EVENTS
     ) -> Sequence[TerminalEvent]:
         """Return what was told behind an event, oldest first; "-" is the beginning."""
         client = self._scripts.client

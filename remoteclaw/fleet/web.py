@@ -21,11 +21,11 @@ Kind = Literal["message", "reaction", "deletion"]
 #: How many events of a chat are kept at most, and read at once.
 MOST, PAGE = 5000, 500
 #: How much of a chat is kept at most, in bytes: its newest event, and what has room beside it.
-MOST_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 8 * 1024 * 1024
 #: How many conversations of a person are kept at most: each is a session, too.
-MOST_BEGUN = 1000
+MAX_BEGUN = 1000
 TOO_MANY = (
-    f"You have {MOST_BEGUN:,} conversations, and there is room for no more: go on in one that "
+    f"You have {MAX_BEGUN:,} conversations, and there is room for no more: go on in one that "
     "there is. Each is forgotten some time after its last message (`[record] keep_days`)."
 )
 
@@ -101,8 +101,8 @@ class WebChats:
                 "name": once,
                 "is_persons": "1" if is_persons else "",
                 "most": MOST,
-                "most_bytes": MOST_BYTES,
-                "most_begun": MOST_BEGUN,
+                "most_bytes": MAX_BYTES,
+                "most_begun": MAX_BEGUN,
                 "keep_ms": keep_ms,
                 "channel": keys.WEB,
                 "chat_id": chat,

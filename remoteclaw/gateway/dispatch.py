@@ -227,7 +227,7 @@ def _name_of(principal: Principal, method: Method, params: Params, call_id: str 
 
 
 #: How many problems a refusal names.
-MOST_PROBLEMS = 5
+MAX_PROBLEMS = 5
 #: pydantic's name for a parameter, whose own name stands before.
 _SUBJECT = re.compile(r"^(Input|String|Tuple|Value) should ")
 #: pydantic's sentences with Python's words, in JSON's.
@@ -247,9 +247,9 @@ def checked(method: Method, params: Mapping[str, Any]) -> Params:
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False, include_context=False)
         problems = [_problem(one["type"], one["loc"], one["msg"]) for one in found]
-        rest = len(problems) - MOST_PROBLEMS
+        rest = len(problems) - MAX_PROBLEMS
         more = f" (and {rest} more)" if rest > 0 else ""
-        told = "; ".join(problems[:MOST_PROBLEMS])
+        told = "; ".join(problems[:MAX_PROBLEMS])
         name = method.tool or method.name
         raise CallRefused("INVALID_REQUEST", f"{name}: {told}{more}.") from None
 

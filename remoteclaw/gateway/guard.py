@@ -21,7 +21,7 @@ from remoteclaw.config.model import GatewayConfig
 from remoteclaw.errors import CallError, CallRefused, MessageRefused, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.doors.frames import explained
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.limits import MOST_BYTES
+from remoteclaw.gateway.limits import MAX_BYTES
 from remoteclaw.gateway.principals import Principal
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -190,7 +190,7 @@ class TooLarge(CallRefused):
         super().__init__("TOO_LARGE", message)
 
 
-async def body_of(request: Request, most: int = MOST_BYTES) -> bytes:
+async def body_of(request: Request, most: int = MAX_BYTES) -> bytes:
     """Return the body of a request.
 
     Raises `TooLarge` beyond `most` bytes, and `ClientDisconnect`.

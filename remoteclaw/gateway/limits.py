@@ -10,12 +10,12 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.principals import Agent, Principal
 
 #: How large a request may be, in bytes: a frame, a body.
-MOST_BYTES = 2 * 1024 * 1024
+MAX_BYTES = 2 * 1024 * 1024
 #: How many calls run at once, each of which may hold a connection to Redis: agents' and operators',
 #: so that operators get in when agents have taken all of theirs.
-MOST_OF_AGENTS, MOST_OF_OPERATORS = 448, 64
+MAX_OF_AGENTS, MAX_OF_OPERATORS = 448, 64
 #: How many calls of one agent or of one token run at once: the others want some too.
-MOST_OF_ONE = 32
+MAX_OF_ONE = 32
 #: How long one call may take, in seconds: methods that wait end a little earlier by themselves.
 CALL_S = 120.0
 #: How long a call may take to end once it is cut off, in seconds.
@@ -55,12 +55,12 @@ class Calls:
     @contextlib.contextmanager
     def _counted(self, principal: Principal) -> Iterator[None]:
         if isinstance(principal, Agent):
-            who, pool, most = principal.sid, "agents", MOST_OF_AGENTS
+            who, pool, most = principal.sid, "agents", MAX_OF_AGENTS
         else:
-            who, pool, most = principal.credential, "operators", MOST_OF_OPERATORS
-        if self._running[who] >= MOST_OF_ONE:
+            who, pool, most = principal.credential, "operators", MAX_OF_OPERATORS
+        if self._running[who] >= MAX_OF_ONE:
             raise CallRefused(
-                "UNAVAILABLE", f"{MOST_OF_ONE} of your calls are running: wait until one ends."
+                "UNAVAILABLE", f"{MAX_OF_ONE} of your calls are running: wait until one ends."
             )
         if self._running[pool] >= most:
             raise CallRefused("UNAVAILABLE", "The gateway has too much to do: ask again later.")
@@ -102,7 +102,7 @@ class Calls:
 
 
 #: How many files are held at once, each of 20 MB at most.
-MOST_FILES = 6
+MAX_FILES = 6
 #: How long a call waits for its turn, in seconds.
 WAIT_S = 10.0
 BUSY = "Too many files are being sent at once: send it again in a moment."
@@ -115,7 +115,7 @@ class Transfers:
     """
 
     def __init__(self) -> None:
-        self._places = asyncio.Semaphore(MOST_FILES)
+        self._places = asyncio.Semaphore(MAX_FILES)
         self._callers: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @contextlib.asynccontextmanager

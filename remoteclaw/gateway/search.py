@@ -12,9 +12,9 @@ from remoteclaw.session.record import read_lines
 from remoteclaw.tools.oversight import Excerpt
 
 #: The most sessions that a list or a search looks through.
-MOST_LOOKED_AT = 1000
+MAX_LOOKED_AT = 1000
 #: How much is searched at most, in bytes: that takes a quarter of a second.
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 #: How many records are read in one step.
 AT_ONCE = 10
 #: Searches wait for each other here: many at once would take the time of all who ask for anything.
@@ -39,7 +39,7 @@ async def search_records(
 ) -> Found:
     """Return those of some sessions, in their order, in which words were said: `most` of them."""
     sizes = await fleet.records.sizes([view.sid for view in views])
-    room, within = MOST_BYTES, len(views)
+    room, within = MAX_BYTES, len(views)
     for place, size in enumerate(sizes):
         if (room := room - size) < 0:
             within = place

@@ -32,7 +32,7 @@ from remoteclaw.protocols import FILES
 from remoteclaw.tools.chats import MessageSent
 
 #: The part of a message that the conversation of its chat is told, in characters.
-MOST_TOLD = 1000
+MAX_TOLD = 1000
 #: How long a call waits for the receipts of its messages, in seconds.
 RECEIPT_S = 10.0
 
@@ -218,7 +218,7 @@ def _said(call: Call, message: Message) -> dict[str, Any]:
     return {
         "at": now_ms(),
         "from": str(call.caller.session) if call.caller else "an operator",
-        "sent": shortened(text, MOST_TOLD),
+        "sent": shortened(text, MAX_TOLD),
     }
 
 

@@ -20,12 +20,12 @@ from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.gateway.doors.http import create_app
 from remoteclaw.gateway.gateway import FINISH_S, Gateway
 from remoteclaw.gateway.jwt import check_keys
-from remoteclaw.gateway.limits import MOST_BYTES
+from remoteclaw.gateway.limits import MAX_BYTES
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.token_file import token_files
 
 #: How large the head of a request may be, in bytes.
-MOST_HEAD_BYTES = 16 * 1024
+MAX_HEAD_BYTES = 16 * 1024
 #: How long an idle connection is kept for the next request, in seconds: agents call in bursts.
 IDLE_S = 60
 #: How often a client is pinged, and how long it may take to answer, in seconds.
@@ -38,7 +38,7 @@ STARTED_S = 2.0
 #: that run are given, in seconds. New connections wait meanwhile.
 ARRIVE_S, ARRIVE_LOOKS, RESTART_S = 0.2, 10, 5.0
 #: The most descriptors: more cost memory and are never used.
-MOST_DESCRIPTORS = 65536
+MAX_DESCRIPTORS = 65536
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ async def _serve(
 def _raise_descriptors() -> None:
     """Have as many descriptors as the system allows this process: clients may be many."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    most = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
@@ -159,7 +159,7 @@ class _Server(uvicorn.Server):
                 app,
                 http="h11",
                 ws="websockets-sansio",
-                ws_max_size=MOST_BYTES,
+                ws_max_size=MAX_BYTES,
                 ws_per_message_deflate=False,  # a small frame could become a gigabyte
                 ws_ping_interval=PING_S,
                 ws_ping_timeout=PING_S,
@@ -168,7 +168,7 @@ class _Server(uvicorn.Server):
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
-                h11_max_incomplete_event_size=MOST_HEAD_BYTES,
+                h11_max_incomplete_event_size=MAX_HEAD_BYTES,
                 timeout_keep_alive=IDLE_S,
                 timeout_graceful_shutdown=1,
             )

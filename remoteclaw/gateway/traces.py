@@ -13,7 +13,7 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.tools.oversight import MessageTrace, TraceStep
 
 #: How much of what was asked for is in a step, in characters.
-MOST_SHOWN = 120
+MAX_SHOWN = 120
 
 
 async def find_message(fleet: Fleet, what: str) -> tuple[str, str]:
@@ -88,10 +88,10 @@ def _with_asked(outcome: Outcome, asked: Sequence[Request]) -> Outcome:
 
 def _steps(request: Request) -> Iterator[Step]:
     """Yield that people were asked for something, and what came of it."""
-    what = f"{request.id} {request.tool}: {one_line(request.what, most=MOST_SHOWN)}"
+    what = f"{request.id} {request.tool}: {one_line(request.what, most=MAX_SHOWN)}"
     yield Step(request.asked_ms, "asked", None, what)
     if answer := shown(request).answer:
-        words = f": {one_line(answer.words, most=MOST_SHOWN)}" if answer.words else ""
+        words = f": {one_line(answer.words, most=MAX_SHOWN)}" if answer.words else ""
         told = f"{request.id} {answer.verdict}, by {answer.by}{words}"
         yield Step(answer.at_ms, "answered", None, told)
     if request.ended_ms and request.state not in ("answered", "given"):

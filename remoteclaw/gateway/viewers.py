@@ -11,7 +11,7 @@ from remoteclaw.fleet.terminal_state import TerminalRecord
 from remoteclaw.gateway.feeds import Audience
 from remoteclaw.tools.terminals import Terminal
 from remoteclaw.tty.keyboard import Keyboard, Typist
-from remoteclaw.tty.pacing import MOST_VIEWERS, Pictured, Viewer, Viewers
+from remoteclaw.tty.pacing import MAX_VIEWERS, Pictured, Viewer, Viewers
 
 #: The events of terminals.
 EVENTS = (
@@ -22,7 +22,7 @@ EVENTS = (
     "terminal.gone",
 )
 #: How many calls that have typed are remembered of a terminal: they may come again by their names.
-MOST_TYPED = 1000
+MAX_TYPED = 1000
 
 
 class Watcher(Audience, Protocol):
@@ -67,10 +67,10 @@ class Room:
         Raises `CallRefused` if it is full.
         """
         if watcher not in self._seats:
-            if len(self._seats) >= MOST_VIEWERS:
+            if len(self._seats) >= MAX_VIEWERS:
                 raise CallRefused(
                     "UNAVAILABLE",
-                    f"{MOST_VIEWERS} viewers watch this terminal already, the most there may be.",
+                    f"{MAX_VIEWERS} viewers watch this terminal already, the most there may be.",
                 )
             send = functools.partial(self._send, watcher)
             self._seats[watcher] = _Seat(who, Viewer(send, lambda: watcher.is_slow))
@@ -100,7 +100,7 @@ class Room:
     def typed(self, call: str) -> None:
         """Note that a call has typed."""
         self._typed[call] = None
-        while len(self._typed) > MOST_TYPED:
+        while len(self._typed) > MAX_TYPED:
             self._typed.popitem(last=False)
 
     # -- what they see -------------------------------------------------------------------------

@@ -47,7 +47,7 @@ FAREWELL_S = 1.0
 #: The time that ESC has to interrupt a turn, in seconds: tools of some CLIs survive all but this.
 INTERRUPT_S = 2.0
 #: The longest grace that an END may ask for, in seconds.
-MOST_GRACE_S = 60.0
+MAX_GRACE_S = 60.0
 #: How much of the last output stays behind when the terminal has ended, in bytes.
 TAIL_BYTES = 64 * 1024
 
@@ -270,7 +270,7 @@ class TerminalHolder(Holder):
         except ValueError:
             return b"DENIED\n"
         if interrupt is not None:
-            self.finish("asked", min(seconds, MOST_GRACE_S), interrupt == "1", stranger)
+            self.finish("asked", min(seconds, MAX_GRACE_S), interrupt == "1", stranger)
         self.deadline = seconds
         return b"ALIVE\n"
 

@@ -29,9 +29,9 @@ POST_S = 10.0
 #: How long a connection may take, in seconds: then another address of the server's is tried.
 CONNECT_S = 10.0
 #: How often another address may be named.
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 #: How much is read of what a server calls a file, in characters.
-MOST_NAME = 1000
+MAX_NAME = 1000
 #: The ports that are connected to.
 PORTS = frozenset((80, 443))
 #: Where a network that has IPv6 alone finds IPv4: the address is the last part.
@@ -72,7 +72,7 @@ async def fetch(
 ) -> tuple[str, bytes]:
     """Return the name and the content of the file at a URL; raises `UnfitFile` with the reason."""
     async with _connecting(may_connect, within_s=FETCH_S) as pool:
-        for _ in range(MOST_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             target = _checked(url)
             request = httpcore2.Request("GET", target, headers=_headers(target))
             response = await pool.handle_async_request(request)
@@ -82,7 +82,7 @@ async def fetch(
                 url = _joined(url, _header(response, "location"))
             finally:
                 await response.aclose()
-    raise UnfitFile(f"it leads on to more than {MOST_REDIRECTS} other addresses")
+    raise UnfitFile(f"it leads on to more than {MAX_REDIRECTS} other addresses")
 
 
 async def post(
@@ -193,7 +193,7 @@ def _header(response: httpcore2.Response, name: str) -> str:
 def _name(url: str, response: httpcore2.Response) -> str:
     """Return what the server calls the file, else the end of its address."""
     told = email.message.Message()
-    told["Content-Disposition"] = _header(response, "content-disposition")[:MOST_NAME]
+    told["Content-Disposition"] = _header(response, "content-disposition")[:MAX_NAME]
     try:
         name = told.get_filename()
     except (ValueError, LookupError, TypeError):  # an encoding, or a numbering, that is none

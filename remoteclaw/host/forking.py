@@ -24,9 +24,9 @@ from remoteclaw.host.process import die_with_parent, open_log, spawn, stop
 from remoteclaw.host.run_main import run_and_end
 
 #: The largest order, in bytes: what a kernel lets through by default.
-MOST_BYTES = 200_000
+MAX_BYTES = 200_000
 #: How many descriptors a program may be given, its streams included.
-MOST_GIVEN = 8
+MAX_GIVEN = 8
 #: The name of a process in `top`.
 _COMM = Path("/proc/self/comm")
 #: How long a server may take to end, in seconds.
@@ -206,7 +206,7 @@ def _serve(orders: socket.socket) -> list[str]:
     signal.signal(signal.SIGCHLD, reap)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what it has forked is given time to end
     while True:
-        order, descriptors, _, _ = socket.recv_fds(orders, MOST_BYTES, 1 + MOST_GIVEN)
+        order, descriptors, _, _ = socket.recv_fds(orders, MAX_BYTES, 1 + MAX_GIVEN)
         if not order:
             return []
         answer, *streams = descriptors

@@ -12,7 +12,7 @@ from typing import Any
 from remoteclaw.host.terminal import in_a_line, printable
 
 #: A log that is larger is rotated, in bytes: some 100,000 lines.
-MOST_BYTES = 10_000_000
+MAX_BYTES = 10_000_000
 
 
 class LineFormatter(logging.Formatter):
@@ -64,7 +64,7 @@ def rotate_logs(directory: Path) -> None:
     A line that is written between these two steps is lost. Raises OSError.
     """
     for log in directory.glob("*.log"):
-        if log.stat().st_size > MOST_BYTES:
+        if log.stat().st_size > MAX_BYTES:
             shutil.copy(log, log.with_name(f"{log.name}.1"))
             os.truncate(log, 0)
 

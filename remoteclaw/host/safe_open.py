@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 #: How deep a directory may be.
-MOST_PARTS = 32
+MAX_PARTS = 32
 
 
 class BadSubdir(Exception):
@@ -15,7 +15,7 @@ class BadSubdir(Exception):
 def parts_of(subdir: str) -> tuple[str, ...]:
     """Return the parts of a relative path. Raises `BadSubdir` for one that leads elsewhere."""
     parts = tuple(part for part in subdir.split("/") if part not in ("", "."))
-    if subdir.startswith("/") or "\0" in subdir or ".." in parts or len(parts) > MOST_PARTS:
+    if subdir.startswith("/") or "\0" in subdir or ".." in parts or len(parts) > MAX_PARTS:
         raise BadSubdir("is no directory below the agent's workspace")
     return parts
 

@@ -43,7 +43,7 @@ Origin = Literal["chat", "session", "cron", "result", "operator", "verdict", "te
 AsideVerdict = Literal["answered", "work", "branch", "stop", "later"]
 
 #: How much is quoted of what an operator has written in a chat, in characters.
-MOST_QUOTED = 100
+MAX_QUOTED = 100
 
 
 class Said(BaseModel):
@@ -211,7 +211,7 @@ def _origin_of(entry: Entry) -> str:
         return f"{words} ({told.status})" if told and told.status not in (None, "done") else words
     if entry.is_written:
         text = " ".join(entry.message.text.split())
-        return f"{name}: “{text if len(text) <= MOST_QUOTED else f'{text[:MOST_QUOTED]}…'}”"
+        return f"{name}: “{text if len(text) <= MAX_QUOTED else f'{text[:MAX_QUOTED]}…'}”"
     if told:
         return f"message of the agent {SessionKey.parse(told.by).agent}"
     return f"message of {name or 'an operator'}"

@@ -11,7 +11,7 @@ from remoteclaw.errors import AsideFailed
 from remoteclaw.runtimes.wire import Messages, UnreadableLine
 
 #: How many messages an aside reads ahead of a turn that doesn't take them: memory is bounded.
-MOST_AHEAD = 100
+MAX_AHEAD = 100
 
 _M = TypeVar("_M")
 
@@ -100,7 +100,7 @@ class SharedMessages(Generic[_M]):
 
     async def answer(self, aside: CliAside[_M]) -> str:
         """Return the answer to an aside; raises `AsideFailed`."""
-        await self._until(lambda: aside.is_over, self._take_between, most=MOST_AHEAD)
+        await self._until(lambda: aside.is_over, self._take_between, most=MAX_AHEAD)
         return aside.answer
 
     def take_unread(self) -> list[_M]:

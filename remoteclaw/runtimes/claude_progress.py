@@ -9,7 +9,7 @@ from remoteclaw.events import AgentEvent, AgentUsage, PlanEvent, PlanStep, Usage
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
 #: How many tasks are kept: claude may make any number, and people see the first few.
-MOST_TASKS = 50
+MAX_TASKS = 50
 
 
 class Plan:
@@ -42,7 +42,7 @@ class Plan:
                     todos = mappings(mapping(block.get("input")).get("todos"))
                     self._tasks = {
                         str(number): PlanStep.of(text(todo.get("content")), todo.get("status"))
-                        for number, todo in enumerate(todos[:MOST_TASKS])
+                        for number, todo in enumerate(todos[:MAX_TASKS])
                     }
                 case "tool_use" if block.get("name") == "TaskUpdate":
                     self._asked[text(block.get("id"))] = mapping(block.get("input"))
@@ -64,7 +64,7 @@ class Plan:
 
     def _note(self, task: dict[str, Any]) -> None:
         name, subject = text(task.get("id")), text(task.get("subject"))
-        if name and subject and (name in self._tasks or len(self._tasks) < MOST_TASKS):
+        if name and subject and (name in self._tasks or len(self._tasks) < MAX_TASKS):
             self._tasks[name] = PlanStep.of(subject, task.get("status"))
 
     def _change(self, name: str, change: dict[str, Any]) -> None:

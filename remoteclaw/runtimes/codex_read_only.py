@@ -19,7 +19,7 @@ _READERS = {
     "wc": r"-[lwc]+",
 }
 #: The longest command that is read, in characters: splitting takes a second for a MB.
-MOST_READ = 10_000
+MAX_READ = 10_000
 #: The shells to which codex gives commands: the model may name another program as its shell.
 _SHELLS = frozenset(
     f"{directory}/{name}" for directory in ("/bin", "/usr/bin") for name in ("bash", "sh", "zsh")
@@ -59,7 +59,7 @@ def only_looks(message: RpcMessage, readable: Sequence[Path]) -> bool:
 def command_of(message: RpcMessage) -> str:
     """Return the command that codex asks to give to a shell; nothing if it isn't only that."""
     command = text(message.params.get("command"))
-    if len(command) > MOST_READ:
+    if len(command) > MAX_READ:
         return ""
     try:
         shell = shlex.split(command)

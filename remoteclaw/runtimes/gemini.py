@@ -41,7 +41,7 @@ _GIT = ".git"
 #: The files of instructions, unless settings name others. Those in directories below count, too.
 _INSTRUCTIONS = "GEMINI.md"
 #: The most directories that are searched for those: more would delay each start by a second.
-MOST_DIRECTORIES = 20_000
+MAX_DIRECTORIES = 20_000
 #: The settings of all users, as gemini finds them on Linux.
 _SYSTEM = Path("/etc/gemini-cli")
 #: Strings, which are kept, and comments, which aren't.
@@ -213,7 +213,7 @@ def trust_problem(workspace: str, env: Mapping[str, str], *, asks: bool) -> str 
     try:
         found = next(_obeyed(Path(workspace), all_homes, asks=asks), None)
     except _TooMany:
-        why = f"{workspace} has more than {MOST_DIRECTORIES} directories to look through"
+        why = f"{workspace} has more than {MAX_DIRECTORIES} directories to look through"
     else:
         if found is None:
             return None
@@ -242,7 +242,7 @@ def _obeyed(workspace: Path, user_homes: set[Path], *, asks: bool) -> Iterator[P
         if directory not in own:
             yield from _present(directory, (*_OBEYED, *anywhere))
     for count, (below, _, _) in enumerate(os.walk(workspace)):
-        if count >= MOST_DIRECTORIES:
+        if count >= MAX_DIRECTORIES:
             raise _TooMany
         if count:  # the first is the workspace itself
             yield from _present(Path(below), anywhere)

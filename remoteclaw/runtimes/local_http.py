@@ -17,7 +17,7 @@ import orjson
 #: without one for ever.
 ANSWER_S = 2.0
 #: The longest answer, and the longest event, in bytes; an event may have all that a tool printed.
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 _PIECE = 64 * 1024
 
 
@@ -41,10 +41,10 @@ class LocalServer:
         async with asyncio.timeout(ANSWER_S), self._asked(method, path, body) as (status, stream):
             if status == 404:
                 return None
-            data = await stream.read(MOST_BYTES + 1)
+            data = await stream.read(MAX_BYTES + 1)
             while piece := await stream.read(_PIECE):
                 data += piece
-                if len(data) > MOST_BYTES:
+                if len(data) > MAX_BYTES:
                     raise OSError(f"the answer to {path} is too long")
             try:
                 return orjson.loads(data) if data else None
@@ -108,5 +108,5 @@ async def _events(stream: asyncio.StreamReader, silent_s: float) -> AsyncIterato
                     yield orjson.loads(whole[5:])
             is_dropped = False
         line += rest
-        if len(line) > MOST_BYTES:
+        if len(line) > MAX_BYTES:
             line, is_dropped = b"", True

@@ -17,7 +17,7 @@ from remoteclaw.runtimes.terminal import telling, without_header
 from remoteclaw.runtimes.wire import count, mapping, text
 
 #: How many messages are looked at with one read.
-MOST_MESSAGES = 100
+MAX_MESSAGES = 100
 #: How long a reader waits for a writer, in seconds.
 BUSY_S = 1.0
 #: Behind all parts of a message.
@@ -94,7 +94,7 @@ class OpencodeTranscript:
 
     def _messages(self, store: sqlite3.Connection, since: str) -> Iterator[_Message]:
         last, last_of_agent = store.execute(_LAST, (self._conversation,)).fetchone()
-        rows = store.execute(_MESSAGES, (self._conversation, since, MOST_MESSAGES)).fetchall()
+        rows = store.execute(_MESSAGES, (self._conversation, since, MAX_MESSAGES)).fetchall()
         for id_, _, raw in rows:
             data = _parsed(raw)
             if data.get("role") == "assistant":

@@ -24,12 +24,12 @@ from remoteclaw.runtimes.terminal import record_of, without_header
 from remoteclaw.runtimes.wire import UUID, mapping, mappings, text
 
 #: How many are looked at, newest first: codex has those of all workspaces in one place.
-MOST_FILES = 300
+MAX_FILES = 300
 #: How much of a conversation is read for its title, in bytes and lines.
-MOST_BYTES, MOST_LINES = 256_000, 60
+MAX_BYTES, MAX_LINES = 256_000, 60
 #: How much is read of one that is gone on with from notes, and how much of its end is kept, in
 #: bytes. An agent is told less than that.
-MOST_READ, MOST_NOTES = 50_000_000, 100_000
+MAX_READ, MAX_NOTES = 50_000_000, 100_000
 #: How long a title is, in characters.
 LONGEST_TITLE = 70
 
@@ -107,7 +107,7 @@ def _said_to_codex(line: dict[str, Any]) -> str:
 def _opencode(workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
     try:
         with opened(database(env)) as store:
-            found = store.execute(_OPENCODE, (workspace, MOST_FILES)).fetchall()
+            found = store.execute(_OPENCODE, (workspace, MAX_FILES)).fetchall()
     except OSError:  # there is none, or it is another version's
         return
     for id_, at_ms, said in found:
@@ -136,8 +136,8 @@ def _gemini_messages(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _noted(file: Path) -> str:
     """Return the record of what was said in a conversation of gemini's, as said now."""
-    notes, left, at = [], MOST_NOTES, now_ms()
-    lines = _lines(file, most_bytes=MOST_READ, most_lines=None)
+    notes, left, at = [], MAX_NOTES, now_ms()
+    lines = _lines(file, most_bytes=MAX_READ, most_lines=None)
     for message in reversed(_gemini_messages(lines)):
         said = without_header(_first_text(message.get("content"))).strip()
         match message.get("type"):
@@ -170,11 +170,11 @@ def _newest(files: Iterable[Path]) -> list[tuple[Path, float]]:
             known.append((file, file.stat().st_mtime))
         except OSError:  # just removed
             continue
-    return heapq.nlargest(MOST_FILES, known, key=lambda each: each[1])
+    return heapq.nlargest(MAX_FILES, known, key=lambda each: each[1])
 
 
 def _lines(
-    file: Path, *, most_bytes: int = MOST_BYTES, most_lines: int | None = MOST_LINES
+    file: Path, *, most_bytes: int = MAX_BYTES, most_lines: int | None = MAX_LINES
 ) -> list[dict[str, Any]]:
     """Return the first lines of a file that are JSON objects."""
     try:

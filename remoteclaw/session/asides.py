@@ -45,7 +45,7 @@ from remoteclaw.tasks.entries import in_outcome
 
 #: How many messages are answered beside one turn: then the others wait, as agents that are asked
 #: beside their work without end come to nothing.
-MOST_ASIDES = 20
+MAX_ASIDES = 20
 #: How long the end of a turn waits for the asides that are open then, in seconds.
 SETTLE_S = 10.0
 #: The words about what is said beside a turn.
@@ -150,7 +150,7 @@ class Beside:
             for entry in entries:
                 await self._room.acquire()
                 self._asking[entry.id] = asyncio.create_task(self._answer(entry))
-            if is_last or len(self._asking) >= MOST_ASIDES:
+            if is_last or len(self._asking) >= MAX_ASIDES:
                 return
 
     async def _newcomers(self) -> tuple[list[Entry], bool]:
@@ -170,7 +170,7 @@ class Beside:
                     return found, True
         if arrived:
             self._has_news.set()  # there may be more than are read at once
-        return found[: MOST_ASIDES - len(self._asking)], False
+        return found[: MAX_ASIDES - len(self._asking)], False
 
     async def _answer(self, entry: Entry) -> None:
         try:

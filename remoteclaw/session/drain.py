@@ -38,7 +38,7 @@ LINGER_STEP_S = 1.0
 #: When a session whose entries need a newer worker is hinted again, in seconds.
 NEWER_WORKER_RETRY_S = 30.0
 #: The longest wait for a person who is still typing, in multiples of `debounce_ms`.
-MOST_DEBOUNCES = 10
+MAX_DEBOUNCES = 10
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ async def _wait_while_typing(
 ) -> list[Entry]:
     """Wait until the person has stopped typing; return the entries that wait then."""
     queue = runner.queue
-    until = boottime() + MOST_DEBOUNCES * queue.debounce_ms / 1000
+    until = boottime() + MAX_DEBOUNCES * queue.debounce_ms / 1000
     while waiting and boottime() < until:
         pause_s = typing_pause_s(waiting, queue, now_ms=now_ms)
         if not pause_s or await lease.stays_quiet(pause_s):

@@ -10,7 +10,7 @@ from remoteclaw.fleet.moves import MovedEnd, Moves
 from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, SessionKey, Turn
 from remoteclaw.session.attempt import Attempt
-from remoteclaw.tasks.branches import MOST_CHARS
+from remoteclaw.tasks.branches import MAX_CHARS
 
 ENDED_ABOVE = "(Our conversation has ended since you asked this.)"
 
@@ -59,8 +59,8 @@ def moved_end(turn: Turn, status: str, payloads: Sequence[ReplyPayload]) -> Move
     told = {
         "at": entry.at_ms,
         "from": entry.message.user_name or entry.message.from_,
-        "said": shortened(entry.message.text, MOST_CHARS),
-        "you": shortened(text, MOST_CHARS),
+        "said": shortened(entry.message.text, MAX_CHARS),
+        "you": shortened(text, MAX_CHARS),
     }
     said = orjson.dumps(told) if text and status not in ("stopped", "dead") else None
     return MovedEnd(SessionKey.parse(entry.moved.of), entry.moved.entry, said)

@@ -28,7 +28,7 @@ from remoteclaw.messages import Turn, people_of
 from remoteclaw.protocols import Decision
 
 #: After so many denials of a tool in a turn, nobody is asked for it again.
-MOST_DENIALS = 3
+MAX_DENIALS = 3
 #: How often a turn looks whether its worker is needed while another one has let its own go, in
 #: seconds.
 LOOK_S = 0.25
@@ -121,8 +121,8 @@ class Permissions:
     async def decide(self, event: PermissionEvent) -> Decision:
         """Ask a person, and return their decision; never, once the turn ends without an answer."""
         tool = tool_of(event)
-        if self._denied[tool] >= MOST_DENIALS:
-            return Decision("deny", DENIED_OFTEN.format(tool=tool, count=MOST_DENIALS))
+        if self._denied[tool] >= MAX_DENIALS:
+            return Decision("deny", DENIED_OFTEN.format(tool=tool, count=MAX_DENIALS))
         if not event.questions:
             request = await self._with_file(self._request(event, event.shown), event.whole)
             what = event.input if event.plan is None else event.plan

@@ -18,12 +18,12 @@ from remoteclaw.fleet.turn import Batch, Finished
 from remoteclaw.messages import Entry, Turn, stream_order
 
 #: After so many failed attempts a batch becomes a dead letter.
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 #: A session's share: after so many turns, or so many seconds, other sessions that wait go first.
-MOST_TURNS, MOST_SECONDS = 8, 60.0
+MAX_TURNS, MAX_SECONDS = 8, 60.0
 #: How long no result must have come, so that those of tasks that end together share a turn, and how
 #: long the first of them waits at most, in milliseconds.
-SETTLE_MS, MOST_SETTLE_MS = 500, 2000
+SETTLE_MS, MAX_SETTLE_MS = 500, 2000
 
 
 # -- what makes the next turn ---------------------------------------------------------------------
@@ -109,7 +109,7 @@ def settling_pause_s(waiting: Sequence[Entry], *, now_ms: int) -> float:
     """
     if not all(map(_is_result, waiting)):
         return 0.0
-    until_ms = min(waiting[-1].at_ms + SETTLE_MS, waiting[0].at_ms + MOST_SETTLE_MS)
+    until_ms = min(waiting[-1].at_ms + SETTLE_MS, waiting[0].at_ms + MAX_SETTLE_MS)
     return max(0, until_ms - now_ms) / 1000
 
 
@@ -159,7 +159,7 @@ def batch_step(batch: Batch, turn: Turn, *, command: Command | None) -> BatchSte
         return BatchStep.STOPPED
     if any(entry.unreadable for entry in turn.entries):
         return BatchStep.UNREADABLE
-    if batch.failures >= MOST_ATTEMPTS:
+    if batch.failures >= MAX_ATTEMPTS:
         return BatchStep.GIVEN_UP
     if command and command.is_alone:
         return BatchStep.RESET
@@ -290,7 +290,7 @@ def after_turn(ended: Finished, *, turns: int, seconds: float, is_leaving: bool)
 
     `is_leaving` says that the worker was asked to end.
     """
-    has_had_share = turns >= MOST_TURNS or seconds > MOST_SECONDS
+    has_had_share = turns >= MAX_TURNS or seconds > MAX_SECONDS
     if ended.left and (is_leaving or (ended.competing_hints and has_had_share)):
         return Next.RELEASE
     if ended.left or ended.competing_hints or is_leaving:

@@ -31,16 +31,16 @@ from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, ToolCa
 from remoteclaw.protocols import TranscriptItem
 
 #: How much of one message is kept, in characters: its beginning and its end.
-MOST_TEXT = 8_000
+MAX_TEXT = 8_000
 #: How many of a turn's tool calls are kept: the last ones.
-MOST_CALLS = 30
+MAX_CALLS = 30
 #: How much of a record the tool calls of one turn may fill with what they were given and gave back,
 #: as a part of it: a few turns full of tools must not push out what was said. With what is kept by
 #: default, that is 32 KB a turn. Of the others so many characters are kept, and agents are told no
 #: more of any.
-TOOLS_SHARE, MOST_SHOWN = 8, 300
+TOOLS_SHARE, MAX_SHOWN = 8, 300
 #: The part of a conversation that a new process is told, in characters: its end.
-MOST_DIGEST = 24_000
+MAX_DIGEST = 24_000
 
 
 def lines_of(
@@ -58,13 +58,13 @@ def lines_of(
     `said` are the notices before the answer, and `plan` is the agent's. Of more than `most_bytes`,
     half of a whole record, the beginning is left out; no text takes more than half of that.
     """
-    most = min(MOST_TEXT, most_bytes // 16)  # JSON has up to six bytes for a character
+    most = min(MAX_TEXT, most_bytes // 16)  # JSON has up to six bytes for a character
     lines = [_asked(entry, most) for entry in (*turn.left_out, *turn.entries, *joined)]
     of_turn = {"at": at_ms, "turn": turn.id}
     lines += [{**of_turn, "role": "notice", "text": payload.text} for payload in said]
     if plan:
         lines.append({**of_turn, "role": "plan", "steps": [asdict(step) for step in plan]})
-    tools = _tools(result.tool_calls[-MOST_CALLS:], most_bytes * 2 // TOOLS_SHARE)
+    tools = _tools(result.tool_calls[-MAX_CALLS:], most_bytes * 2 // TOOLS_SHARE)
     lines += [{**of_turn, "role": "tool", **told} for told in tools]
     theirs = [payload for payload in result.payloads if not payload.is_ours]
     if theirs:
@@ -85,7 +85,7 @@ def lines_of_aside(
     entry: Entry, payloads: Sequence[ReplyPayload], *, at_ms: int, most_bytes: int
 ) -> bytes:
     """Return what a message that was answered beside a turn adds to the record."""
-    most = min(MOST_TEXT, most_bytes // 16)
+    most = min(MAX_TEXT, most_bytes // 16)
     lines = [_asked(entry, most)]
     if text := "\n\n".join(payload.text for payload in payloads):
         said = {"at": at_ms, "turn": entry.id, "role": "agent", "text": _shortened(text, most)}
@@ -97,7 +97,7 @@ def lines_of_terminal(
     items: Sequence[TranscriptItem], *, turn: str, by: str, most_bytes: int
 ) -> bytes:
     """Return what was said in a terminal that `by` has opened, as lines; the last `most_bytes`."""
-    most = min(MOST_TEXT, most_bytes // 16)
+    most = min(MAX_TEXT, most_bytes // 16)
 
     def line_of(item: TranscriptItem) -> dict[str, Any]:
         line: dict[str, Any] = {"at": item.at_ms, "turn": turn, "role": item.kind}
@@ -141,7 +141,7 @@ def _tools(calls: Sequence[ToolCall], most_bytes: int) -> list[dict[str, Any]]:
         kept = asdict(call)
         most_bytes -= len(orjson.dumps(kept))
         if most_bytes < 0:
-            kept |= {"input": call.input[:MOST_SHOWN], "output": call.output[:MOST_SHOWN]}
+            kept |= {"input": call.input[:MAX_SHOWN], "output": call.output[:MAX_SHOWN]}
         told.append(kept)
     return told[::-1]
 
@@ -165,13 +165,13 @@ def digest(record: bytes, *, since_ms: int = 0) -> list[dict[str, str]]:
     """Return what a new agent process is told of a conversation, oldest first.
 
     Each note names its speaker by its key, so that no text can pretend to be another's. What
-    is older than `since_ms` is left out, and so is what goes beyond `MOST_DIGEST`.
+    is older than `since_ms` is left out, and so is what goes beyond `MAX_DIGEST`.
     """
     told: list[dict[str, str]] = []
     length = 0
     for note in reversed([*_notes(record, since_ms)]):
         length += sum(map(len, note.values()))
-        if length > MOST_DIGEST:
+        if length > MAX_DIGEST:
             break
         told.append(note)
     return told[::-1]
@@ -224,7 +224,7 @@ def _notes(record: bytes, since_ms: int) -> Iterator[dict[str, str]]:
             case "agent":
                 yield {"you": line["text"], **_files(line, "you_sent_files")}
             case "tool":
-                yield {"you_used": line["name"], "with": line["input"][:MOST_SHOWN]}
+                yield {"you_used": line["name"], "with": line["input"][:MAX_SHOWN]}
             case "error":
                 yield {"error": line["category"]}
 

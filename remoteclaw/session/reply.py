@@ -27,7 +27,7 @@ LONG = 32_000
 #: Of how many tools live text tells, the ones that changed last; of how many of them it has
 #: arguments and results, and how much of each, in characters. All of it is sent each time: with
 #: this it stays below 12,000 characters, which is little beside a `LONG` text.
-MOST_TOOLS, MOST_WHOLE, MOST_SHOWN = 20, 3, 1_000
+MAX_TOOLS, MAX_WHOLE, MAX_SHOWN = 20, 3, 1_000
 
 
 class TurnReply:
@@ -135,7 +135,7 @@ class TurnReply:
         """Show a tool to those who follow the session, as far as its call has come."""
         self._tools.pop(call.id, None)
         self._tools[call.id] = call
-        if len(self._tools) > MOST_TOOLS:
+        if len(self._tools) > MAX_TOOLS:
             del self._tools[next(iter(self._tools))]
         self._live_changed.set()
         self.has_news.set()
@@ -213,8 +213,8 @@ class TurnReply:
                 "seconds": call.seconds,
                 "is_error": call.is_error,
                 **(
-                    {"input": call.input[:MOST_SHOWN], "output": call.output[:MOST_SHOWN]}
-                    if number >= len(calls) - MOST_WHOLE
+                    {"input": call.input[:MAX_SHOWN], "output": call.output[:MAX_SHOWN]}
+                    if number >= len(calls) - MAX_WHOLE
                     else {}
                 ),
             }

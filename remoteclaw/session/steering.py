@@ -10,7 +10,7 @@ from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.queue import Newcomer, newcomer
 
 #: How many messages one turn takes up at most: then it is the other sessions' turn as well.
-MOST_STEERED = 20
+MAX_STEERED = 20
 
 
 class Steering:
@@ -50,7 +50,7 @@ class Steering:
         while True:
             for entry in taken:
                 yield entry
-            if self._is_closed or len(self._taken) >= MOST_STEERED:
+            if self._is_closed or len(self._taken) >= MAX_STEERED:
                 return
             await self._has_news.wait()
             self._has_news.clear()
@@ -59,7 +59,7 @@ class Steering:
             taken = [*given, *(await self._take() if self._takes_all else ())]
 
     async def _take(self) -> list[Entry]:
-        room = MOST_STEERED - len(self._taken)
+        room = MAX_STEERED - len(self._taken)
         raw = (await self._lease.entries_after(self._newest))[:room]
         try:
             arrived = decode_all(raw, self._lease.session)

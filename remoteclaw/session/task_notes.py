@@ -12,9 +12,9 @@ from remoteclaw.session.reply import TurnReply
 #: The least pause between two notes, in seconds.
 EVERY_S = 2.0
 #: How much is kept of the tool and its argument, and of what was said, in characters.
-MOST_DOING, MOST_SAID = 120, 200
+MAX_DOING, MAX_SAID = 120, 200
 #: How much is looked at of what was said, in characters: a secret may begin before its end.
-MOST_READ = 2000
+MAX_READ = 2000
 
 
 async def keep_noting(lease: Lease, turn: str, reply: TurnReply, scrubber: Scrubber) -> None:
@@ -41,8 +41,8 @@ def doing_of(reply: TurnReply, scrubber: Scrubber) -> dict[str, str]:
     """Return the last tool and what was said last, without secrets and on one line each."""
     doing, tool = {}, reply.last_tool
     if tool is not None:  # its argument was scrubbed when it was shown
-        doing["tool"] = one_line(tool.name, most=MOST_DOING // 2)
-        doing["argument"] = one_line(tool.argument, most=MOST_DOING - 2 - len(doing["tool"]))
-    if said := one_line(scrubber.text(reply.words[-MOST_READ:], MOST_READ)):
-        doing["said"] = said if len(said) <= MOST_SAID else f"…{said[1 - MOST_SAID :]}"
+        doing["tool"] = one_line(tool.name, most=MAX_DOING // 2)
+        doing["argument"] = one_line(tool.argument, most=MAX_DOING - 2 - len(doing["tool"]))
+    if said := one_line(scrubber.text(reply.words[-MAX_READ:], MAX_READ)):
+        doing["said"] = said if len(said) <= MAX_SAID else f"…{said[1 - MAX_SAID :]}"
     return doing

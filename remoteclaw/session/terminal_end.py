@@ -30,7 +30,7 @@ from remoteclaw.tty.transcript_events import Copies, TranscriptTale, is_of_now
 #: How long what a CLI's own notes say is read after its end, in seconds.
 NOTES_S = 0.5
 #: How many items of a transcript are taken into the record.
-MOST_ITEMS = 2_000
+MAX_ITEMS = 2_000
 
 log = logging.getLogger(__name__)
 
@@ -192,13 +192,13 @@ def _items(transcript: Transcript, position: str) -> Sequence[TranscriptItem]:
     """Return what a transcript has behind a position, the last of it where that is much."""
     items: list[TranscriptItem] = []
     with contextlib.suppress(OSError):
-        while len(items) < 20 * MOST_ITEMS:
+        while len(items) < 20 * MAX_ITEMS:
             more, behind = transcript.read(position)
             items += more
             if behind == position:
                 break
             position = behind
-    return items[-MOST_ITEMS:]
+    return items[-MAX_ITEMS:]
 
 
 def _left_by_holder(place: TerminalPlace) -> dict[str, Any] | None:

@@ -38,7 +38,7 @@ from remoteclaw.session.terminal_end import found
 #: to count as started: so no more than the workers start at once.
 START_S, QUIET_S = 5.0, 0.1
 #: The part of a program's output that is told when it ended at its start, in characters.
-MOST_SAID = 300
+MAX_SAID = 300
 _ESCAPES = re.compile(
     rb"\x1b(\][^\x07\x1b]*(\x07|\x1b\\)|\[[0-9;?<>=!]*[ -/]*[@-~]|[()][0-9A-B]|.)"
 )
@@ -246,7 +246,7 @@ def _ended_at_start(status: int | None, printed: bytes) -> str:
     """Return the sentence about a program that ended when it had hardly begun."""
     text = _ESCAPES.sub(b" ", printed).decode(errors="replace")
     words = " ".join(word for word in text.split() if any(map(str.isalnum, word)))  # no drawing
-    said = "".join(filter(str.isprintable, words))[-MOST_SAID:] or "it said nothing"
+    said = "".join(filter(str.isprintable, words))[-MAX_SAID:] or "it said nothing"
     what = "" if status is None else f" (status {status})"
     return f"The program ended at its start{what}: {said}"
 

@@ -18,7 +18,7 @@ from remoteclaw.runtimes import create_cli_runtime
 TASK_DIGITS = 16
 #: How much a branch is told of the turn that its conversation is in: the newest messages, and the
 #: characters of each.
-MOST_MESSAGES, MOST_CHARS = 20, 4000
+MAX_MESSAGES, MAX_CHARS = 20, 4000
 
 
 def copyable(names: Iterable[str], *, is_busy: bool) -> list[str]:
@@ -43,9 +43,9 @@ def conversation_now(entries: Sequence[Entry]) -> tuple[Said, ...]:
         Said(
             name=entry.message.user_name or entry.message.from_,
             id=entry.message.from_ if entry.origin == "chat" else None,
-            text=shortened(entry.message.text, MOST_CHARS),
+            text=shortened(entry.message.text, MAX_CHARS),
         )
-        for entry in entries[-MOST_MESSAGES:]
+        for entry in entries[-MAX_MESSAGES:]
     )
 
 

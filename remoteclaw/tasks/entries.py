@@ -79,14 +79,14 @@ def provenance_of_task(
 
 
 #: How much of a result another session gets, in characters.
-MOST_RESULT = 100_000
+MAX_RESULT = 100_000
 CUT = "(… The rest is left out: sessions_history of {session} has more.)"
 NO_RESULT = "(It ended without saying anything.)"
 #: What is told of a turn without a complete answer; of how many of its tools, and how much of each
 #: one's arguments, in characters.
 PARTIAL = "(This is not a complete answer: its status is {status}.)"
 PARTIAL_TOOLS = "(This is not a complete answer: its status is {status}. Its last tools:)"
-MOST_TOOLS, MOST_INPUT = 10, 300
+MAX_TOOLS, MAX_INPUT = 10, 300
 
 
 async def result_of(
@@ -160,13 +160,13 @@ def _partial(status: str, tools: Sequence[ToolCall]) -> str:
     if not tools:
         return PARTIAL.format(status=status)
     lines = [PARTIAL_TOOLS.format(status=status)]
-    for call in tools[-MOST_TOOLS:]:
+    for call in tools[-MAX_TOOLS:]:
         how = " (not ended)" if call.seconds is None else ""
-        lines.append(f"- {one_line(call.name)}{how}: {one_line(call.input, most=MOST_INPUT)}")
+        lines.append(f"- {one_line(call.name)}{how}: {one_line(call.input, most=MAX_INPUT)}")
     return "\n".join(lines)
 
 
 def _cut(text: str, session: SessionKey) -> str:
-    if len(text) > MOST_RESULT:
-        text = f"{text[:MOST_RESULT]}\n\n{CUT.format(session=session)}"
+    if len(text) > MAX_RESULT:
+        text = f"{text[:MAX_RESULT]}\n\n{CUT.format(session=session)}"
     return text.strip() or NO_RESULT

@@ -58,7 +58,7 @@ LOOKS: Final[dict[int, Look]] = {}
 _KINDS: Final[dict[Kind, Kind]] = {}
 _PLAIN = Kind(0, False, False, False, None)
 #: Most that are remembered.
-_MOST_LOOKS = 50_000
+_MAX_LOOKS = 50_000
 
 
 class Heard:
@@ -219,7 +219,7 @@ def look(cell: int) -> Look:
         has_link=bool(get("HAS_HYPERLINK", "bool")),
         background=background,
     )
-    if len(LOOKS) >= _MOST_LOOKS:
+    if len(LOOKS) >= _MAX_LOOKS:
         LOOKS.clear()
         _KINDS.clear()
     LOOKS[cell] = text, None if kind == _PLAIN else _KINDS.setdefault(kind, kind)

@@ -18,7 +18,7 @@ GATHER_S = 0.01
 #: How long a viewer is left alone that has not yet read what it was sent, in seconds.
 SLOW_S = 0.1
 #: How many see one terminal.
-MOST_VIEWERS = 64
+MAX_VIEWERS = 64
 
 Frame = dict[str, Any]
 

@@ -12,9 +12,9 @@ from remoteclaw.protocols import Transcript, TranscriptItem
 from remoteclaw.tty.program import transcript_of
 
 #: The longest text of one event, in characters: cockpits show it, and ask for more by themselves.
-MOST_CHARS = 8000
+MAX_CHARS = 8000
 #: How many pieces of a transcript are read in one look.
-MOST_PIECES = 20
+MAX_PIECES = 20
 
 
 class TranscriptTale:
@@ -54,7 +54,7 @@ class TranscriptTale:
         self, transcript: Transcript, position: str, *, conversation: str
     ) -> str | None:
         """Tell what is behind a position; return the new one, None if another one is further."""
-        for _ in range(MOST_PIECES):
+        for _ in range(MAX_PIECES):
             try:
                 items, behind = await asyncio.to_thread(transcript.read, position)
             except OSError:
@@ -117,7 +117,7 @@ def is_of_now(item: TranscriptItem, place: TerminalPlace) -> bool:
 
 def _told(item: TranscriptItem) -> dict[str, Any]:
     """Return an item as cockpits are told of it."""
-    told: dict[str, Any] = {"id": item.id, "text": item.text[:MOST_CHARS], "at": item.at_ms}
+    told: dict[str, Any] = {"id": item.id, "text": item.text[:MAX_CHARS], "at": item.at_ms}
     match item.kind:
         case "tool":
             return {"type": "tool", "name": item.name, **told}

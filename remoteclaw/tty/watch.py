@@ -25,11 +25,11 @@ from remoteclaw.tty.tail import Tail
 #: two of these: much less than the holder's ring has room for.
 KEEP_S, KEEP_BYTES = 3.0, 256 * 1024
 #: The largest that a holder keeps, in bytes.
-MOST_KEPT = 256 * 1024
+MAX_KEPT = 256 * 1024
 #: How much output is taken at once, in bytes: others of this process wait for it, a millisecond.
 TAKE_BYTES = 64 * 1024
 #: How many kinds of what a program says are kept for the next gateway, and how much of each.
-MOST_SAID, MOST_SAID_CHARS = 8, 1000
+MAX_SAID, MAX_SAID_CHARS = 8, 1000
 #: The pause between a text and its Enter, in seconds: gemini takes an earlier one for a part of it.
 ENTER_S = 0.15
 #: How long to wait for a program, in seconds: to show what was typed, to be idle again when it
@@ -190,8 +190,8 @@ class Watching:
             await self.keep()
 
     def _heard(self, number: int, text: str) -> None:
-        if number in self._said or len(self._said) < MOST_SAID:
-            self._said[number] = text[:MOST_SAID_CHARS]
+        if number in self._said or len(self._said) < MAX_SAID:
+            self._said[number] = text[:MAX_SAID_CHARS]
         if number == TITLE:  # some draw a wheel in it, all the time
             self.watch.title(text)
         else:
@@ -214,7 +214,7 @@ class Watching:
             picture, dict(self._said), self.has_draft, self.waits, self._is_waiting
         ).encode()
         self._kept_at = self._offset
-        if len(kept) <= MOST_KEPT:
+        if len(kept) <= MAX_KEPT:
             await self.client.keep(self._offset, kept)
 
     async def _keep_at_times(self) -> None:

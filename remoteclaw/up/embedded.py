@@ -29,7 +29,7 @@ from remoteclaw.up.aof import repair
 MAX_MEMORY = 512 * 1024 * 1024
 #: The part of its limit that a server may use at its start: beyond it the limit is raised, because
 #: RQ's own commands need room to finish what was accepted.
-MOST_USED = 0.9
+MAX_USED = 0.9
 #: How long the server may take until it answers, in seconds: 1 GB of log loads in about 10.
 READY_S = 60.0
 #: How long an earlier server on the same data may take to end, in seconds.
@@ -214,8 +214,8 @@ class EmbeddedRedis:
                 try:
                     await client.ping()
                     used = (await client.info("memory"))["used_memory"]
-                    if used > self._memory_limit * MOST_USED:
-                        await client.config_set("maxmemory", int(used / MOST_USED))
+                    if used > self._memory_limit * MAX_USED:
+                        await client.config_set("maxmemory", int(used / MAX_USED))
                     return True
                 except BusyLoadingError:
                     await asyncio.sleep(0.05)

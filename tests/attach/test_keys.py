@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from remoteclaw.attach.keys import MOST_PASTED, Key, Keyboard, Paste, Text, Typed
+from remoteclaw.attach.keys import MAX_PASTED, Key, Keyboard, Paste, Text, Typed
 from tests.support.far import HOSTILE_INPUT
 from tests.support.rows import for_each
 
@@ -96,7 +96,7 @@ def test_a_paste_waits_for_its_end_however_long_it_takes() -> None:
 def test_a_paste_that_is_too_large_is_none_and_nothing_of_it_is_typed() -> None:
     keyboard = Keyboard()
     typed = keyboard.feed(b"\x1b[200~")
-    for _ in range(MOST_PASTED // 4000 + 2):
+    for _ in range(MAX_PASTED // 4000 + 2):
         typed += keyboard.feed(b"x" * 3999 + b"\r")
     typed += keyboard.feed(b"\x1b[201~a")
 

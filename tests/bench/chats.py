@@ -18,7 +18,7 @@ from typing import Any
 from telegram import Bot
 from telegram.request import HTTPXRequest
 
-from remoteclaw.channels.budget import MOST_AT_ONCE
+from remoteclaw.channels.budget import MAX_AT_ONCE
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
 from tests.bench.floors import ECHO_AGENT
@@ -233,7 +233,7 @@ async def _some_at_once(calls: Iterable[Callable[[], Awaitable[Any]]]) -> None:
         for call in left:
             await call()
 
-    await asyncio.gather(*(lane() for _ in range(MOST_AT_ONCE)))
+    await asyncio.gather(*(lane() for _ in range(MAX_AT_ONCE)))
 
 
 async def _by_turns(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.bridge.activity import MOST_ARGUMENT, MOST_TOOLS, Activity, label_of
+from remoteclaw.bridge.activity import MAX_ARGUMENT, MAX_TOOLS, Activity, label_of
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.events import ToolActivity, ToolUseEvent
 from tests.support.rows import for_each
@@ -57,7 +57,7 @@ def test_the_argument_that_tells_most(tool: str, arguments: dict[str, Any], argu
 def test_an_argument_is_short() -> None:
     _, argument = label("Bash", command="x" * 5000)
 
-    assert (len(argument), argument[-1]) == (MOST_ARGUMENT, "…")
+    assert (len(argument), argument[-1]) == (MAX_ARGUMENT, "…")
 
 
 @pytest.mark.parametrize(
@@ -130,4 +130,4 @@ def test_of_many_tools_the_last_are_shown() -> None:
     for number in range(50):
         shown.begin(str(number))
 
-    assert [name for name, _ in shown.now] == [str(n) for n in range(50 - MOST_TOOLS, 50)]
+    assert [name for name, _ in shown.now] == [str(n) for n in range(50 - MAX_TOOLS, 50)]

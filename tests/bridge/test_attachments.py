@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.bridge import Hooks, conduct
-from remoteclaw.bridge.attachments import MOST_IMAGE, MOST_IMAGES, GivenFile, TurnFiles
+from remoteclaw.bridge.attachments import MAX_IMAGE, MAX_IMAGES, GivenFile, TurnFiles
 from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
@@ -487,7 +487,7 @@ async def test_a_directory_of_files_does_not_grow_for_ever(
 ) -> None:
     """And what a turn has brought is there as long as the turn is."""
     most = 3
-    monkeypatch.setattr("remoteclaw.bridge.attachments.MOST_KEPT", most * MAX_ATTACHMENT_BYTES)
+    monkeypatch.setattr("remoteclaw.bridge.attachments.MAX_KEPT", most * MAX_ATTACHMENT_BYTES)
     async with demo_bridge(stack.home) as (bridge, keeper, _):
         await bridge.handle(message("hello"))  # now there is an agent
         store = SessionFiles(stack.fleet.blobs, await a_lease(stack))
@@ -512,7 +512,7 @@ async def test_a_directory_of_files_does_not_grow_for_ever(
 
 async def test_pictures_are_shown_while_they_are_small_and_few(stack: Stack) -> None:
     """Those that are not shown are files like any other."""
-    sizes = [MOST_IMAGE + 1, MOST_IMAGE, MOST_IMAGE, 100]
+    sizes = [MAX_IMAGE + 1, MAX_IMAGE, MAX_IMAGE, 100]
     async with demo_bridge(stack.home) as (bridge, keeper, _):
         await bridge.handle(message("hello"))
         store = SessionFiles(stack.fleet.blobs, await a_lease(stack))
@@ -526,7 +526,7 @@ async def test_pictures_are_shown_while_they_are_small_and_few(stack: Stack) -> 
             assert file.path is not None
             shown.append(bool(images))
 
-    assert MOST_IMAGES == 2 * MOST_IMAGE
+    assert MAX_IMAGES == 2 * MAX_IMAGE
     assert shown == [False, True, True, False]
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from remoteclaw.bridge.delivery import (
     BROKE_OFF,
-    MOST_ANSWER,
-    MOST_INPUT,
-    MOST_OUTPUT,
+    MAX_ANSWER,
+    MAX_INPUT,
+    MAX_OUTPUT,
     Delivered,
     DeliveryAdapter,
 )
@@ -87,7 +87,7 @@ async def test_fifty_megabytes_take_bounded_memory(step: int) -> None:
 
     assert delivered.error is not None
     assert delivered.error.category is ErrorCategory.TOO_LONG
-    assert read == min(50_000_000, (MOST_ANSWER // step + 1) * step)
+    assert read == min(50_000_000, (MAX_ANSWER // step + 1) * step)
     assert peak < 2 * step + 16_000_000
 
 
@@ -127,8 +127,8 @@ async def test_of_tool_calls_the_beginning_is_kept() -> None:
 
     (call,) = delivered.tool_calls
     assert (call.name, call.id, call.is_error) == ("Bash", "1", True)
-    assert call.input[MOST_INPUT:] == "\n(… 1,014 more characters)"
-    assert call.output[MOST_OUTPUT:] == "\n(… 2,000 more characters)"
+    assert call.input[MAX_INPUT:] == "\n(… 1,014 more characters)"
+    assert call.output[MAX_OUTPUT:] == "\n(… 2,000 more characters)"
     assert call.seconds is not None
     assert heard == [replace(call, output="", is_error=False, seconds=None), call]
 

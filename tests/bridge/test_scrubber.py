@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoteclaw.bridge.scrubber import MOST_READ, SECRET, Scrubber, secrets_of, secrets_of_agent
+from remoteclaw.bridge.scrubber import MAX_READ, SECRET, Scrubber, secrets_of, secrets_of_agent
 from remoteclaw.config.load import parse_config
 from tests.support.rows import for_each
 
@@ -109,7 +109,7 @@ def test_a_mark_within_a_secret_does_not_save_it(mark: str) -> None:
 
 def test_a_secret_is_hidden_before_the_line_is_cut() -> None:
     assert shown("echo swordfish", most=10) == "echo [sec…"
-    assert "swordf" not in shown(f"{'x ' * (MOST_READ // 2 - 3)} swordfish", most=MOST_READ)[:-10]
+    assert "swordf" not in shown(f"{'x ' * (MAX_READ // 2 - 3)} swordfish", most=MAX_READ)[:-10]
 
 
 def test_of_a_long_value_its_beginning_is_enough() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.bridge.task_lines import MOST_BYTES, MOST_ITEMS, work_of
+from remoteclaw.bridge.task_lines import MAX_BYTES, MAX_ITEMS, work_of
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.messages import Entry, SessionKey, Turn, Work
 from tests.support.hostile import HOSTILE
@@ -68,9 +68,9 @@ def test_what_works_is_told_within_limits() -> None:
     many = [item(run=f"r{number}") for number in range(25)]
     long = [item(said="ä" * 200, progress="ö" * 256, argument="ü" * 100) for _ in range(9)]
 
-    assert work_of(many)[MOST_ITEMS:] == [{"more": 15}]
+    assert work_of(many)[MAX_ITEMS:] == [{"more": 15}]
     *shown, more = work_of(long)
-    assert len(orjson.dumps([*shown, more])) <= MOST_BYTES
+    assert len(orjson.dumps([*shown, more])) <= MAX_BYTES
     assert more == {"more": 9 - len(shown)}
     assert len(shown) > 1
 

@@ -160,7 +160,7 @@ async def test_an_outage_gives_nothing_up_and_is_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(budget, "FIRST_S", 0.01)
-    monkeypatch.setattr(budget, "MOST_S", 0.05)
+    monkeypatch.setattr(budget, "MAX_S", 0.05)
     platform.tell(breaks=True)
     for number in range(20):
         await say(stack, f"to {number}", chat=f"chat-{number % 5}", index=number)
@@ -178,7 +178,7 @@ async def test_one_attempt_at_a_time_looks_whether_a_platform_is_back(
     stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(budget, "FIRST_S", 0.01)
-    monkeypatch.setattr(budget, "MOST_S", 0.1)
+    monkeypatch.setattr(budget, "MAX_S", 0.1)
     running = most = 0
     is_away = True
     tried = list[str]()
@@ -212,7 +212,7 @@ async def test_a_refused_account_keeps_everything_until_it_is_let_in_again(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(budget, "MOST_S", 0.05)
+    monkeypatch.setattr(budget, "MAX_S", 0.05)
     platform.tell(revoked="The token was revoked: make a new one.")
     await say(stack, "one", chat="a")
     await say(stack, "two", chat="b")
@@ -605,7 +605,7 @@ async def test_a_key_is_not_repeated_for_ever(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(budget, "FIRST_S", 0.001)
-    monkeypatch.setattr(budget, "MOST_S", 0.001)
+    monkeypatch.setattr(budget, "MAX_S", 0.001)
     tried = list[str]()
 
     class Silent(Keyed):

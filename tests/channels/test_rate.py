@@ -34,7 +34,7 @@ def test_what_has_waited_for_the_process_is_no_burst() -> None:
 
 
 def test_only_so_many_people_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate, "MOST_KNOWN", 3)
+    monkeypatch.setattr(rate, "MAX_KNOWN", 3)
     counting = Rate()
     exceeded(counting, 0, MOST)
     for name in ("a", "b", "d"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.commands.diff import MOST_BYTES, _changes
+from remoteclaw.commands.diff import MAX_BYTES, _changes
 
 
 def git(workspace: Path, *arguments: str) -> None:
@@ -90,7 +90,7 @@ def test_much_is_cut_at_the_end_of_a_line(workspace: Path) -> None:
 
     shown = _changes(workspace)
 
-    assert len(shown) < MOST_BYTES + 500
+    assert len(shown) < MAX_BYTES + 500
     assert shown.endswith("\n```\n\nThere is more: `git diff` shows all of it.")
 
 

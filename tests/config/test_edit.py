@@ -16,7 +16,7 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoteclaw.config.edit import MOST_BYTES, ConfigFile, FileChanged, PlannedChange
+from remoteclaw.config.edit import MAX_BYTES, ConfigFile, FileChanged, PlannedChange
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.merge_patch import edited, merged
@@ -204,7 +204,7 @@ async def test_nothing_is_written_that_could_not_be_read(
 
 
 async def test_a_file_that_would_be_too_large_is_refused(file: ConfigFile) -> None:
-    file.file.write_text(COMMENTED + f"# {'x' * MOST_BYTES}\n")
+    file.file.write_text(COMMENTED + f"# {'x' * MAX_BYTES}\n")
     with pytest.raises(ConfigError, match="would be larger than 256 KB"):
         await patch(file, {"queue": {"mode": "steer"}})
 

@@ -18,7 +18,7 @@ from mcp.client.stdio import StdioServerParameters
 
 from remoteclaw.bridge.side_effects import read_mcp_side_effects
 from remoteclaw.connector import connector_launch
-from remoteclaw.connector.connector import MOST_MESSAGE_BYTES
+from remoteclaw.connector.connector import MAX_MESSAGE_BYTES
 from remoteclaw.connector.environment import Unusable, endpoint
 from remoteclaw.gateway import limits
 from tests.support.connector import Exchange, Pipes, ScriptedGateway, answer, free_port, request
@@ -274,13 +274,13 @@ async def test_a_message_that_is_too_large_for_the_gateway_is_refused_unsent(
     gateway: McpGateway,
 ) -> None:
     async with Pipes.of(gateway.url) as agent:
-        large = await agent.call("echo", 1, message="x" * MOST_MESSAGE_BYTES)
-        less = await agent.call("echo", 2, message="y" * (MOST_MESSAGE_BYTES - 1000))
+        large = await agent.call("echo", 1, message="x" * MAX_MESSAGE_BYTES)
+        less = await agent.call("echo", 2, message="y" * (MAX_MESSAGE_BYTES - 1000))
 
     assert "What echo carries is too large" in failure_of(large)
-    assert len(text_of(less)) == MOST_MESSAGE_BYTES - 1000
+    assert len(text_of(less)) == MAX_MESSAGE_BYTES - 1000
     assert len(gateway.connections) == 1
-    assert MOST_MESSAGE_BYTES == limits.MOST_BYTES
+    assert MAX_MESSAGE_BYTES == limits.MAX_BYTES
 
 
 # -- connections that break ------------------------------------------------------------------------

@@ -428,7 +428,7 @@ async def test_an_hour_s_outage_loses_nothing(
 
     def clock() -> float:
         nonlocal seconds
-        seconds += 10 * budget.MOST_S
+        seconds += 10 * budget.MAX_S
         return boottime() + seconds
 
     await stack.put_replies(

@@ -14,7 +14,7 @@ import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.cron.schedule import Schedule
-from remoteclaw.cron.store import MOST_RUNS_OF_JOB
+from remoteclaw.cron.store import MAX_RUNS_OF_JOB
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.messages import SessionKey
@@ -111,7 +111,7 @@ async def test_many_jobs_of_one_minute_are_all_fired(fleet: Fleet) -> None:
 async def test_what_runs_leave_behind_is_bounded(fleet: Fleet) -> None:
     now_ms = await fleet.scripts.now_ms()
     job = await add(fleet, Schedule(every_s=60, anchor_ms=now_ms))
-    for minute in range(1, MOST_RUNS_OF_JOB + 6):
+    for minute in range(1, MAX_RUNS_OF_JOB + 6):
         await set_clock(fleet, now_ms + minute * 60_000)
         await scheduler_of(fleet).tick()
         await work(fleet)
@@ -119,8 +119,8 @@ async def test_what_runs_leave_behind_is_bounded(fleet: Fleet) -> None:
 
     runs = await cron_of(fleet).runs(job.id)
 
-    assert len(runs) == MOST_RUNS_OF_JOB
-    assert runs[0].due_ms == now_ms + (MOST_RUNS_OF_JOB + 5) * 60_000
+    assert len(runs) == MAX_RUNS_OF_JOB
+    assert runs[0].due_ms == now_ms + (MAX_RUNS_OF_JOB + 5) * 60_000
     assert await fleet.scripts.client.pttl(keys.cron_runs(job.id)) > 0
 
 

@@ -1,6 +1,6 @@
 """The sums of what turns took."""
 
-from remoteclaw.cli.usage import MOST_DAYS
+from remoteclaw.cli.usage import MAX_DAYS
 from remoteclaw.events import AgentRunResult, AgentUsage
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.turn import USAGE_MS
@@ -52,4 +52,4 @@ async def test_a_turn_without_an_agent_takes_nothing(fleet: Fleet) -> None:
 
 
 def test_the_command_offers_the_days_that_are_kept() -> None:
-    assert MOST_DAYS == USAGE_DAYS
+    assert MAX_DAYS == USAGE_DAYS

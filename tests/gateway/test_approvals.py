@@ -22,7 +22,7 @@ from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.fleet.request import CHANGE_MS, Answered, Request
-from remoteclaw.fleet.request_card import MOST_OF_SESSION
+from remoteclaw.fleet.request_card import MAX_OF_SESSION
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.tools.catalog import TOOLS
@@ -313,7 +313,7 @@ async def test_asked_again_it_waits_once(stack: Stack) -> None:
 
 async def test_there_is_a_limit_to_what_waits(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
-    for _ in range(MOST_OF_SESSION):
+    for _ in range(MAX_OF_SESSION):
         await turn.call("gateway_config_patch", patches=CHANGE)
 
     with pytest.raises(CallRefused, match="too many requests wait for an answer already"):

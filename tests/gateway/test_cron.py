@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from remoteclaw.config.load import load_config
-from remoteclaw.cron.calls import MOST_JOBS
+from remoteclaw.cron.calls import MAX_JOBS
 from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.errors import CallError, CallRefused
@@ -318,7 +318,7 @@ async def test_runs_are_those_of_one_job_or_of_all(stack: Stack) -> None:
 async def test_there_is_a_limit_to_jobs(stack: Stack) -> None:
     job = await add(stack, ADMIN)
     client = stack.fleet.scripts.client
-    await client.hset(keys.CRON_JOBS, mapping={str(n): b"{}" for n in range(MOST_JOBS - 1)})
+    await client.hset(keys.CRON_JOBS, mapping={str(n): b"{}" for n in range(MAX_JOBS - 1)})
 
     code, why = await refused(stack, ADMIN, "cron_add", job={**JOB, "sessionKey": KEY})
 

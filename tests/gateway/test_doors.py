@@ -18,7 +18,7 @@ from remoteclaw.errors import ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.gateway.guard import is_own_name
-from remoteclaw.gateway.limits import MOST_BYTES
+from remoteclaw.gateway.limits import MAX_BYTES
 from remoteclaw.gateway.token_file import TokenFile
 from tests.support.cli import run
 from tests.support.command import run_command
@@ -118,7 +118,7 @@ async def test_a_body_that_makes_no_sense(stack: Stack, body: bytes, status: int
 async def test_a_body_that_is_too_large_is_refused(stack: Stack) -> None:
     async with opened(stack) as door:
         token = own_token(stack)
-        size = MOST_BYTES
+        size = MAX_BYTES
         fits = orjson.dumps({"tool": "nothing", "args": {"x": ""}})
         fits = fits.replace(b'""', b'"' + b"x" * (size - len(fits)) + b'"')
         assert len(fits) == size

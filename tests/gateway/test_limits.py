@@ -12,7 +12,7 @@ from remoteclaw.gateway.principals import Agent, Operator, Principal
 
 @pytest.mark.parametrize(
     ("limit", "most", "own"),
-    [("MOST_OF_ONE", 1, True), ("MOST_OF_OPERATORS", 1, False), ("MOST_OF_AGENTS", 1, False)],
+    [("MAX_OF_ONE", 1, True), ("MAX_OF_OPERATORS", 1, False), ("MAX_OF_AGENTS", 1, False)],
 )
 async def test_so_many_calls_run_and_no_more(
     monkeypatch: pytest.MonkeyPatch, limit: str, most: int, own: bool
@@ -21,8 +21,8 @@ async def test_so_many_calls_run_and_no_more(
     monkeypatch.setattr(limits, limit, most)
     agents = [Agent("a", "1"), Agent("b", "2")]
     operators = [Operator("ada", "admin", "1"), Operator("bob", "admin", "2")]
-    callers: list[Principal] = [*(agents if limit == "MOST_OF_AGENTS" else operators)]
-    others: list[Principal] = [*(operators if limit == "MOST_OF_AGENTS" else agents)]
+    callers: list[Principal] = [*(agents if limit == "MAX_OF_AGENTS" else operators)]
+    others: list[Principal] = [*(operators if limit == "MAX_OF_AGENTS" else agents)]
     refused = callers[0] if own else callers[1]
     calls = Calls()
 

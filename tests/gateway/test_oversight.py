@@ -104,7 +104,7 @@ async def test_what_was_said_is_found_with_its_words_around_it(stack: Stack) -> 
 async def test_a_search_that_would_take_long_says_where_it_ended(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "MOST_BYTES", 150)
+    monkeypatch.setattr(search, "MAX_BYTES", 150)
     for number in range(3):
         accepted = await stack.append(f"number {number}", channel_id=str(number))
         await put_record(stack, accepted, "needle")

@@ -472,7 +472,7 @@ async def test_one_session_has_many_listeners_and_each_may_leave(stack: Stack) -
 async def test_a_client_follows_so_many_sessions_and_no_more(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ws, "MOST_SUBSCRIPTIONS", 2)
+    monkeypatch.setattr(ws, "MAX_SUBSCRIPTIONS", 2)
     keys = [str((await stack.append("x", channel_id=f"c{n}")).session) for n in range(3)]
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         for key in keys[:2]:

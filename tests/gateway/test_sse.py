@@ -202,7 +202,7 @@ async def test_a_reader_that_takes_nothing_is_cut(
 
 
 async def test_there_are_only_so_many(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MOST_OF_ONE", 2)
+    monkeypatch.setattr(sse, "MAX_OF_ONE", 2)
     monkeypatch.setattr(sse, "MOST", 3)
     ada, bob = [(await stack.fleet.tokens.create(n, "read", None))[0] for n in ("ada", "bob")]
     async with opened(stack) as door:

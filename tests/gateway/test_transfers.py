@@ -8,7 +8,7 @@ import pytest
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.gateway import limits, send
-from remoteclaw.gateway.limits import MOST_FILES, Transfers
+from remoteclaw.gateway.limits import MAX_FILES, Transfers
 from remoteclaw.gateway.principals import Agent
 from remoteclaw.host import fetch as fetching
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES
@@ -34,11 +34,11 @@ async def test_only_so_many_files_are_held_at_once() -> None:
     async with asyncio.TaskGroup() as tasks:
         for agent in AGENTS * 4:
             tasks.create_task(send(agent))
-        await eventually(lambda: held == MOST_FILES)
+        await eventually(lambda: held == MAX_FILES)
         ends.set()
 
-    assert (most, sent) == (MOST_FILES, len(AGENTS) * 4)
-    assert MOST_FILES * MAX_ATTACHMENT_BYTES <= 128 * 1024 * 1024
+    assert (most, sent) == (MAX_FILES, len(AGENTS) * 4)
+    assert MAX_FILES * MAX_ATTACHMENT_BYTES <= 128 * 1024 * 1024
 
 
 async def test_one_agent_does_not_take_the_places_of_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.host.safe_open import MOST_PARTS, BadSubdir, open_below
+from remoteclaw.host.safe_open import MAX_PARTS, BadSubdir, open_below
 
 SWAPS = 10_000
 
@@ -39,7 +39,7 @@ def test_it_is_the_directory_itself_and_the_root_may_be_a_link(tmp_path: Path) -
         "a/link",
         "file",
         "not-there",
-        "a/" * MOST_PARTS + "a",
+        "a/" * MAX_PARTS + "a",
     ],
 )
 def test_what_leads_elsewhere_is_refused(tmp_path: Path, subdir: str) -> None:

@@ -37,7 +37,7 @@ COPIES = 3 * len(os.sched_getaffinity(0))
 
 #: How long a test waits for something in a copy with a mutant, in seconds, and the whole test.
 PATIENCE_S = 20
-MOST_S = 100
+MAX_S = 100
 
 
 def pytest(
@@ -109,7 +109,7 @@ def is_noticed(room: str, mutant: Mutant, test: str, directory: Path) -> bool:
     original = sources[found[0].file]
     found[0].file.write_text(mutated(mutant, found[0], original))
     try:
-        limits = ("-n", "0", "-x", f"--timeout={MOST_S}")
+        limits = ("-n", "0", "-x", f"--timeout={MAX_S}")
         return pytest(directory, *limits, test, hang_s=PATIENCE_S).returncode != 0
     finally:
         found[0].file.write_text(original)

@@ -71,20 +71,20 @@ MUTANTS = (
     ),
     Mutant(
         "a secret in what is shown of a tool",
-        before="scrubber.line(_telling(event.input, workspace), MOST_ARGUMENT)",
+        before="scrubber.line(_telling(event.input, workspace), MAX_ARGUMENT)",
         after="_telling(event.input, workspace)",
         test="test_a_secret_reaches_neither_redis_nor_a_viewer",
     ),
     Mutant(
         "a secret in the record of a tool",
-        before="self._kept(arguments, MOST_INPUT)",
-        after="arguments[:MOST_INPUT]",
+        before="self._kept(arguments, MAX_INPUT)",
+        after="arguments[:MAX_INPUT]",
         test="test_a_secret_reaches_neither_redis_nor_a_viewer",
     ),
     Mutant(
         "a secret in what a tool returned",
-        before="self._kept(event.output, MOST_OUTPUT)",
-        after="event.output[:MOST_OUTPUT]",
+        before="self._kept(event.output, MAX_OUTPUT)",
+        after="event.output[:MAX_OUTPUT]",
         test="test_a_secret_reaches_neither_redis_nor_a_viewer",
     ),
     Mutant(
@@ -107,8 +107,8 @@ MUTANTS = (
     ),
     Mutant(
         "a control within a secret",
-        before="text = _seen(text[: most + MOST_READ])",
-        after="text = text[:MOST_READ]",
+        before="text = _seen(text[: most + MAX_READ])",
+        after="text = text[:MAX_READ]",
         test="test_a_mark_within_a_secret_does_not_save_it",
     ),
     Mutant(
@@ -227,7 +227,7 @@ MUTANTS = (
     ),
     Mutant(
         "a secret in a CLI's reason",
-        before="run.scrubber.line(run.error.detail, MOST_REASON)",
+        before="run.scrubber.line(run.error.detail, MAX_REASON)",
         after="run.error.detail",
         test="test_a_reason_has_no_secrets",
     ),
@@ -251,8 +251,8 @@ MUTANTS = (
     ),
     Mutant(
         "a plan with secrets in it",
-        before="one_line(scrub(step.text, MOST_STEP), most=MOST_STEP)",
-        after="one_line(step.text, most=MOST_STEP)",
+        before="one_line(scrub(step.text, MAX_STEP), most=MAX_STEP)",
+        after="one_line(step.text, most=MAX_STEP)",
         test="test_who_comes_in_mid_turn_sees_what_goes_on",
     ),
     Mutant(
@@ -299,8 +299,8 @@ MUTANTS = (
     ),
     Mutant(
         "the end of a long command that nobody sees",
-        before="text[: most + MOST_READ]",
-        after="text[:MOST_READ]",
+        before="text[: most + MAX_READ]",
+        after="text[:MAX_READ]",
         test="test_a_long_command_shows_both_ends_and_how_much_is_between",
     ),
     Mutant(
@@ -312,7 +312,7 @@ MUTANTS = (
     ),
     Mutant(
         "a request of which the middle is nowhere",
-        before="(MOST, MOST_OF_WHOLE))",
+        before="(MOST, MAX_OF_WHOLE))",
         after="(MOST, MOST))",
         test="test_what_is_cut_is_whole_beside_it",
     ),
@@ -324,7 +324,7 @@ MUTANTS = (
     ),
     Mutant(
         "a change of any length that is compared",
-        before="if len(old) + len(new) > MOST_COMPARED:",
+        before="if len(old) + len(new) > MAX_COMPARED:",
         after="if False:",
         test="test_a_change_of_many_lines_is_not_compared",
     ),
@@ -336,8 +336,8 @@ MUTANTS = (
     ),
     Mutant(
         "a form whose words end the code that they stand in",
-        before="""MOST_REASON).replace("`", "'")""",
-        after="MOST_REASON)",
+        before="""MAX_REASON).replace("`", "'")""",
+        after="MAX_REASON)",
         test="test_a_form_of_an_agents_own_is_cancelled_and_said_once",
     ),
     Mutant(
@@ -385,7 +385,7 @@ MUTANTS = (
     ),
     Mutant(
         "what a task says that turns the direction of writing",
-        before='"said": clean(item.said, longest=MOST_SAID),',
+        before='"said": clean(item.said, longest=MAX_SAID),',
         after='"said": item.said,',
         test="test_what_it_says_can_not_pretend_to_be_a_part_of_the_prompt",
     ),

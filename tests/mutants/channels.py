@@ -114,13 +114,13 @@ MUTANTS = (
     ),
     Mutant(
         "a lost answer that is said for ever",
-        before="MOST_WITH_KEYS if self._adapter.has_keys else MOST_DOUBTS",
-        after="MOST_WITH_KEYS",
+        before="MAX_WITH_KEYS if self._adapter.has_keys else MAX_DOUBTS",
+        after="MAX_WITH_KEYS",
         test="test_what_is_lost_twice_is_a_dead_letter",
     ),
     Mutant(
         "a key that is repeated for ever",
-        before="MOST_WITH_KEYS if self._adapter.has_keys",
+        before="MAX_WITH_KEYS if self._adapter.has_keys",
         after="10_000 if self._adapter.has_keys",
         test="test_a_key_is_not_repeated_for_ever",
     ),
@@ -363,7 +363,7 @@ MUTANTS = (
     ),
     Mutant(
         "more looks than Telegram takes",
-        before="if len(within) > MOST_ENTITIES:",
+        before="if len(within) > MAX_ENTITIES:",
         after="if False:",
         test="test_more_looks_than_a_message_may_have_make_another_message",
     ),
@@ -571,7 +571,7 @@ MUTANTS = (
     ),
     Mutant(
         "people who are remembered for ever",
-        before="if len(self._windows) > MOST_KNOWN:",
+        before="if len(self._windows) > MAX_KNOWN:",
         after="if False:",
         test="test_only_so_many_people_are_remembered",
     ),

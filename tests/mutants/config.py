@@ -203,8 +203,8 @@ MUTANTS = (
     ),
     Mutant(
         "a refusal that proposes what is no rule",
-        before="if is_enough and len(listed) <= MOST_PROPOSED",
-        after="if len(listed) <= MOST_PROPOSED",
+        before="if is_enough and len(listed) <= MAX_PROPOSED",
+        after="if len(listed) <= MAX_PROPOSED",
         test="test_a_refusal_names_the_permissions_that_allow_it",
     ),
     Mutant(

@@ -222,7 +222,7 @@ MUTANTS = (
     ),
     Mutant(
         "a task that may everything once its depth is forgotten",
-        before="MOST_DEPTH if key.task else 0",
+        before="MAX_DEPTH if key.task else 0",
         after="0",
         test="test_a_task_that_is_retried_when_nothing_else_is_known_of_it",
     ),

@@ -210,7 +210,7 @@ MUTANTS = (
     ),
     Mutant(
         "a plan that is shown as it stands in its file",
-        before='ask["kind"] == "plan" and len(ask["what"]) <= MOST_RENDERED',
+        before='ask["kind"] == "plan" and len(ask["what"]) <= MAX_RENDERED',
         after="False",
         test="test_each_kind_of_request_is_told_with_what_it_needs",
     ),
@@ -351,8 +351,8 @@ MUTANTS = (
     ),
     Mutant(
         "an agent that is told all that tools gave back",
-        before='MOST_OF_TOOL if for_agent and role == "tool" else MOST_CHARS',
-        after="MOST_CHARS",
+        before='MAX_OF_TOOL if for_agent and role == "tool" else MAX_CHARS',
+        after="MAX_CHARS",
         test="test_history_has_for_people_what_tools_did_and_little_of_it_for_agents",
     ),
     Mutant(
@@ -484,7 +484,7 @@ MUTANTS = (
     ),
     Mutant(
         "a text that keeps everybody waiting",
-        before="and len(text) <= MOST_RENDERED",
+        before="and len(text) <= MAX_RENDERED",
         after="",
         test="test_a_text_that_would_take_long_to_render_is_told_as_it_is",
     ),
@@ -921,7 +921,7 @@ MUTANTS = (
     ),
     Mutant(
         "an earlier message that holds everybody up",
-        before="0 < len(text) <= MOST_RENDERED",
+        before="0 < len(text) <= MAX_RENDERED",
         after="0 < len(text)",
         test="test_a_text_that_would_take_long_to_render_is_told_as_it_is",
     ),
@@ -975,13 +975,13 @@ MUTANTS = (
     ),
     Mutant(
         "a secret in what a task says of its progress",
-        before="Scrubber(secrets_of(call.config)).line(params.progress, MOST_PROGRESS)",
-        after="Scrubber().line(params.progress, MOST_PROGRESS)",
+        before="Scrubber(secrets_of(call.config)).line(params.progress, MAX_PROGRESS)",
+        after="Scrubber().line(params.progress, MAX_PROGRESS)",
         test="test_a_task_says_how_far_it_is",
     ),
     Mutant(
         "progress without a limit in bytes",
-        before="line.encode()[:MOST_PROGRESS]",
+        before="line.encode()[:MAX_PROGRESS]",
         after="line.encode()",
         test="test_a_task_says_how_far_it_is",
     ),

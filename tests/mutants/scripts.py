@@ -107,7 +107,7 @@ MUTANTS = (
     ),
     Mutant(
         "an aside that is asked about a third time",
-        before="if tries >= MOST_TRIES then return 0 end",
+        before="if tries >= MAX_TRIES then return 0 end",
         after="",
         test="test_a_worker_that_dies_of_an_aside_twice_asks_no_third_time",
     ),
@@ -680,7 +680,7 @@ MUTANTS = (
     ),
     Mutant(
         "one conversation that keeps any number of bytes waiting",
-        before="or bytes_of(keys.inbound) > MOST_WAITING_BYTES * room",
+        before="or bytes_of(keys.inbound) > MAX_WAITING_BYTES * room",
         after="",
         test="test_one_conversation_keeps_a_bounded_number_of_bytes_waiting",
     ),
@@ -713,7 +713,7 @@ MUTANTS = (
     ),
     Mutant(
         "any number of bytes that no adapter reads",
-        before="and bytes <= MOST_UNREAD_BYTES then",
+        before="and bytes <= MAX_UNREAD_BYTES then",
         after="then",
         test="test_streams_have_a_bound_in_bytes",
     ),
@@ -983,7 +983,7 @@ MUTANTS = (
     ),
     Mutant(
         "codes for any number of strangers",
-        before="if open >= MOST_OPEN then return '' end",
+        before="if open >= MAX_OPEN then return '' end",
         after="",
         test="test_three_strangers_may_ask_at_once_on_each_account",
     ),
@@ -1508,7 +1508,7 @@ MUTANTS = (
     ),
     Mutant(
         "notes without end",
-        before="redis.call('LTRIM', list, -MOST_BESIDE, -1)",
+        before="redis.call('LTRIM', list, -MAX_BESIDE, -1)",
         after="",
         test="test_so_much_is_kept_for_a_week",
     ),

@@ -198,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         "results that wait for each other for ever",
-        before="until_ms = min(waiting[-1].at_ms + SETTLE_MS, waiting[0].at_ms + MOST_SETTLE_MS)",
+        before="until_ms = min(waiting[-1].at_ms + SETTLE_MS, waiting[0].at_ms + MAX_SETTLE_MS)",
         after="until_ms = waiting[-1].at_ms + SETTLE_MS",
         test="test_only_results_wait_for_results_and_not_for_long",
     ),
@@ -228,13 +228,13 @@ MUTANTS = (
     ),
     Mutant(
         "live text that grows with each tool",
-        before="if len(self._tools) > MOST_TOOLS:",
+        before="if len(self._tools) > MAX_TOOLS:",
         after="if False:",
         test="test_live_text_of_many_tools_is_bounded",
     ),
     Mutant(
         "live text with the whole of each tool",
-        before="if number >= len(calls) - MOST_WHOLE",
+        before="if number >= len(calls) - MAX_WHOLE",
         after="if True",
         test="test_live_text_of_many_tools_is_bounded",
     ),
@@ -246,7 +246,7 @@ MUTANTS = (
     ),
     Mutant(
         "a new process that is told all that tools were given",
-        before='"with": line["input"][:MOST_SHOWN]',
+        before='"with": line["input"][:MAX_SHOWN]',
         after='"with": line["input"]',
         test="test_a_new_process_is_told_little_of_each_tool",
     ),
@@ -531,7 +531,7 @@ MUTANTS = (
     ),
     Mutant(
         "a fourth request for what was denied",
-        before="if self._denied[tool] >= MOST_DENIALS:",
+        before="if self._denied[tool] >= MAX_DENIALS:",
         after="if False:",
         test="test_after_three_denials_nobody_is_asked",
     ),
@@ -599,8 +599,8 @@ MUTANTS = (
     ),
     Mutant(
         "a secret in what a task said last",
-        before="one_line(scrubber.text(reply.words[-MOST_READ:], MOST_READ))",
-        after="one_line(reply.words[-MOST_READ:])",
+        before="one_line(scrubber.text(reply.words[-MAX_READ:], MAX_READ))",
+        after="one_line(reply.words[-MAX_READ:])",
         test="test_what_a_task_does_is_known_while_it_works",
     ),
     Mutant(

@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "an up that does not start on a full Redis",
-        before="if used > self._memory_limit * MOST_USED:",
+        before="if used > self._memory_limit * MAX_USED:",
         after="if not used:",
         test="test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is_full",
     ),

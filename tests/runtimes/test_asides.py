@@ -102,7 +102,7 @@ async def test_an_aside_reads_for_a_turn_whose_listener_is_busy(
 async def test_a_turn_that_nobody_reads_is_not_read_ahead_without_end(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asides_module, "MOST_AHEAD", 3)
+    monkeypatch.setattr(asides_module, "MAX_AHEAD", 3)
     body = (
         "echo(heard()); delta('a'); asked = question()\n"
         "for number in range(20): delta(str(number))\n"

@@ -125,7 +125,7 @@ def test_instructions_count_under_the_names_that_the_users_settings_give_them(
 def test_a_workspace_that_is_too_large_to_look_through_is_not_trusted(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gemini, "MOST_DIRECTORIES", 2)
+    monkeypatch.setattr(gemini, "MAX_DIRECTORIES", 2)
     (workspace / "one").mkdir()
     assert problem(workspace) is None
     (workspace / "two").mkdir()

@@ -11,7 +11,7 @@ import pytest
 
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, Launch
-from remoteclaw.runtimes.local_http import MOST_BYTES
+from remoteclaw.runtimes.local_http import MAX_BYTES
 from remoteclaw.runtimes.opencode import OpencodeRuntime
 from remoteclaw.runtimes.opencode_terminal import OpencodeTerminal, OpencodeWatch
 from remoteclaw.runtimes.terminal import TerminalNotes
@@ -255,7 +255,7 @@ async def test_another_program_on_the_port_is_not_believed(program: Program) -> 
 async def test_an_event_that_is_too_long_is_left_out(program: Program) -> None:
     program.begin()
     watch = await program.at_rest()
-    program.server.say("message.part.updated", part="x" * (MOST_BYTES + 100_000))
+    program.server.say("message.part.updated", part="x" * (MAX_BYTES + 100_000))
     program.server.status("busy")
     await eventually(lambda: watch.activity == "busy")
 

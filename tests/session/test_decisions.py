@@ -12,8 +12,8 @@ from remoteclaw.fleet.commands import command_of
 from remoteclaw.fleet.turn import Batch, Finished
 from remoteclaw.messages import Deliver, Entry, Origin, SessionKey, Turn
 from remoteclaw.session.queue import (
-    MOST_SECONDS,
-    MOST_TURNS,
+    MAX_SECONDS,
+    MAX_TURNS,
     BatchStep,
     Newcomer,
     Next,
@@ -392,8 +392,8 @@ def test_a_turn_waits_unless_its_conversation_is_to_end(
         (0, 0, 1, 1.0, True, Next.LOOK_AGAIN),
         (2, 0, 99, 999.0, False, Next.LOOK_AGAIN),
         (2, 1, 1, 1.0, False, Next.LOOK_AGAIN),
-        (2, 1, MOST_TURNS, 1.0, False, Next.RELEASE),
-        (2, 1, 1, MOST_SECONDS + 1, False, Next.RELEASE),
+        (2, 1, MAX_TURNS, 1.0, False, Next.RELEASE),
+        (2, 1, 1, MAX_SECONDS + 1, False, Next.RELEASE),
         (2, 0, 1, 1.0, True, Next.RELEASE),
     ],
 )

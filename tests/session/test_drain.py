@@ -12,7 +12,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted, decode_entry
 from remoteclaw.protocols import Reply
 from remoteclaw.session.notices import CONTEXT_LOST, NOTHING_SAID, SECOND_TRY
-from remoteclaw.session.queue import MOST_TURNS
+from remoteclaw.session.queue import MAX_TURNS
 from tests.support.bridges import acp_script, script
 from tests.support.conversations import drain, dying
 from tests.support.processes import is_alive
@@ -108,7 +108,7 @@ async def test_an_agent_that_says_nothing_is_not_silent_to_the_person(
 
 
 async def test_others_are_let_through_after_some_turns(stack: Stack) -> None:
-    accepted = [await stack.append(f"message {n}") for n in range(MOST_TURNS + 2)]
+    accepted = [await stack.append(f"message {n}") for n in range(MAX_TURNS + 2)]
     other = await stack.append("hello", from_="bob")
 
     await drain(stack, accepted[0])

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.session.queue import MOST_ATTEMPTS
+from remoteclaw.session.queue import MAX_ATTEMPTS
 from tests.support.bridges import script
 from tests.support.conversations import dying
 from tests.support.stack import Stack, said
@@ -25,18 +25,18 @@ async def begun(stack: Stack, accepted: Accepted, attempt: int) -> None:
 async def test_a_message_outlives_any_number_of_polite_ends(swept: Stack) -> None:
     """They don't count as failures, or it would be given up at the first one behind these."""
     stack, accepted = swept, await swept.append("slow")
-    for _ in range(MOST_ATTEMPTS - 1):
+    for _ in range(MAX_ATTEMPTS - 1):
         async with dying(stack, accepted):
             pass
 
     with running(stack.home) as up:
-        await begun(stack, accepted, MOST_ATTEMPTS)
+        await begun(stack, accepted, MAX_ATTEMPTS)
         up.terminate()
         up.wait(HANG_S)
 
     stack.open_lifeline()  # `up` has ended what it found there
     await stack.start_worker()
-    await begun(stack, accepted, MOST_ATTEMPTS + 1)
+    await begun(stack, accepted, MAX_ATTEMPTS + 1)
 
 
 async def test_a_worker_that_is_asked_to_end_finishes_its_turn_and_leaves_the_rest(

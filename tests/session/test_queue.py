@@ -113,7 +113,7 @@ async def test_results_that_come_together_make_one_turn(
     agent: Stack, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when the session is idle; what a person writes ends the waiting."""
-    for name in ("SETTLE_MS", "MOST_SETTLE_MS"):
+    for name in ("SETTLE_MS", "MAX_SETTLE_MS"):
         monkeypatch.setattr(f"remoteclaw.session.queue.{name}", HANG_S * 1000)
     configure(agent, mode=mode)
     first = await agent.append("hi")
@@ -279,7 +279,7 @@ async def test_what_was_stopped_is_not_run_with_what_came_after_the_stop(agent: 
 async def test_the_cap_is_not_forgotten_when_the_session_changes_hands(
     agent: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.session.queue.MOST_TURNS", 1)
+    monkeypatch.setattr("remoteclaw.session.queue.MAX_TURNS", 1)
     configure(agent, mode="collect", cap=2, drop="old")
     _, task = await busy(agent)
     waiting = await append(agent, "m1", "m2", "m3", "m4")

@@ -23,7 +23,7 @@ from remoteclaw.messages import (
     Turn,
 )
 from remoteclaw.session.notices import CONTEXT_LOST
-from remoteclaw.session.record import MOST_DIGEST, digest, lines_of
+from remoteclaw.session.record import MAX_DIGEST, digest, lines_of
 from tests.support.agents import AgentCli
 from tests.support.bridges import script
 from tests.support.conversations import answered
@@ -212,7 +212,7 @@ def test_a_digest_ends_with_the_newest_and_is_not_too_long() -> None:
 
     told = digest(record)
 
-    assert sum(len(text) for note in told for text in note.values()) <= MOST_DIGEST
+    assert sum(len(text) for note in told for text in note.values()) <= MAX_DIGEST
     assert told[-1] == {"you": "yes"}
     assert told[-2]["said"].startswith("m89 ")
     assert not any(note.get("said", "").startswith("m10 ") for note in told)

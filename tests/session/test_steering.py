@@ -13,7 +13,7 @@ from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.session.steering import MOST_STEERED, Steering
+from remoteclaw.session.steering import MAX_STEERED, Steering
 from tests.support.conversations import append, busy, drain, dying, go, renewed
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, said
@@ -261,7 +261,7 @@ async def test_a_message_is_tried_alone_as_often_as_any_other(agent: Stack) -> N
 
 async def test_no_more_than_so_many_join_a_turn(agent: Stack) -> None:
     first = await agent.append("one")
-    many = await append(agent, *(f"m{number}" for number in range(MOST_STEERED + 5)))
+    many = await append(agent, *(f"m{number}" for number in range(MAX_STEERED + 5)))
     lease = await owner(agent, first)
     await lease.turns.begin([first.entry_id])
     steering = Steering(lease, first.entry_id)
@@ -274,7 +274,7 @@ async def test_no_more_than_so_many_join_a_turn(agent: Stack) -> None:
         return found
 
     ids = [each.entry_id for each in many]
-    assert await asyncio.wait_for(taken(), HANG_S) == ids[:MOST_STEERED]
+    assert await asyncio.wait_for(taken(), HANG_S) == ids[:MAX_STEERED]
 
 
 async def test_what_was_answered_before_a_failure_is_done(agent: Stack) -> None:

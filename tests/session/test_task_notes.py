@@ -11,7 +11,7 @@ from remoteclaw.messages import Entry, SessionKey, ToolCall, Work
 from remoteclaw.messages import Turn as AskedTurn
 from remoteclaw.session import task_notes
 from remoteclaw.session.reply import TurnReply
-from remoteclaw.session.task_notes import MOST_DOING, MOST_SAID, doing_of, keep_noting
+from remoteclaw.session.task_notes import MAX_DOING, MAX_SAID, doing_of, keep_noting
 from tests.support.bridges import script
 from tests.support.leases import begun
 from tests.support.stack import Stack, message
@@ -127,7 +127,7 @@ async def test_what_is_noted_is_short_and_on_one_line(stack: Stack) -> None:
     reply.show(0, f"{SECRET} {words}the end {SECRET}")
     doing = doing_of(reply, Scrubber([SECRET]))
 
-    assert len(f"{doing['tool']}: {doing['argument']}") <= MOST_DOING
-    assert len(doing["said"]) == MOST_SAID
+    assert len(f"{doing['tool']}: {doing['argument']}") <= MAX_DOING
+    assert len(doing["said"]) == MAX_SAID
     assert doing["said"].startswith("…")
     assert doing["said"].endswith("word the end [secret]")

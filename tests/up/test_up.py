@@ -22,7 +22,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.outcomes import Outcome
-from remoteclaw.host.logs import MOST_BYTES
+from remoteclaw.host.logs import MAX_BYTES
 from remoteclaw.runtimes import detect_runtime
 from remoteclaw.up.embedded import EmbeddedRedis
 from remoteclaw.up.lock import locked, running_pid
@@ -236,7 +236,7 @@ def test_workers_and_redis_that_are_killed_are_started_again_with_all_they_had(h
     log.touch(mode=0o600)
     log.write_bytes(b"of an earlier year\n" * 600_000)
     with running(home, REMOTECLAW__FLEET__WORKERS="2") as up:
-        eventually_sync(lambda: log.stat().st_size < MOST_BYTES)
+        eventually_sync(lambda: log.stat().st_size < MAX_BYTES)
 
         def both() -> list[int] | None:
             found = parts_of(up.pid, "worker")

@@ -7,7 +7,7 @@ from typing import Any
 from remoteclaw.channels.telegram.api import BotApi, Refused, upload
 from remoteclaw.channels.telegram.settings import TelegramAccount
 from remoteclaw.channels.telegram.updates import PRESSED, WANTED, album_of, incoming, moved
-from remoteclaw.channels.telegram.writer import MOST_UNITS, Entity, Text, write
+from remoteclaw.channels.telegram.writer import MAX_UNITS, Entity, Text, write
 from remoteclaw.errors import (
     AccountRefused,
     PlatformAway,
@@ -37,9 +37,9 @@ POLL_S, ALBUM_S = 25, 0.5
 PHOTO_BYTES = 10_000_000
 PHOTOS = frozenset(("image/jpeg", "image/png", "image/webp"))
 #: How many commands the menu has.
-MOST_COMMANDS = 100
+MAX_COMMANDS = 100
 #: The longest words for who has pressed a button, in characters.
-MOST_TOLD = 200
+MAX_TOLD = 200
 
 AGAIN = "(perhaps a second time)"
 
@@ -132,14 +132,14 @@ class TelegramAdapter:
         await self._api.ask(
             "answerCallbackQuery",
             callback_query_id=incoming.id.removeprefix(PRESSED),
-            text=one_line(text, most=MOST_TOLD),
+            text=one_line(text, most=MAX_TOLD),
             show_alert=is_refused,
         )
 
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         """Show commands in the menu."""
         menu = [{"command": name, "description": about[:256]} for name, about in commands]
-        await self._api.ask("setMyCommands", commands=menu[:MOST_COMMANDS])
+        await self._api.ask("setMyCommands", commands=menu[:MAX_COMMANDS])
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -334,7 +334,7 @@ def _headed(texts: Sequence[Text], head: str, *, is_line: bool = True) -> list[T
     """Return texts behind some words of ours, in a message of their own if there is no room."""
     first, *others = texts
     looks = (Entity("italic", 0, _units(head)),) if is_line else ()
-    if is_line and _units(head) + 1 + _units(first.text) > MOST_UNITS:
+    if is_line and _units(head) + 1 + _units(first.text) > MAX_UNITS:
         return [Text(head, looks), *texts]
     start = f"{head}\n" if is_line else head
     by = _units(start)
@@ -351,7 +351,7 @@ def _preview(words: Live) -> Text:
     body = texts[-1] if texts else Text("")
     doing = " · ".join(filter(None, (words.activity, words.plan))) or ("" if texts else "…")
     gap = "\n\n" if texts and doing else ""
-    if not doing or _units(body.text + gap + doing) > MOST_UNITS:
+    if not doing or _units(body.text + gap + doing) > MAX_UNITS:
         return body
     below = Entity("italic", _units(body.text + gap), _units(doing))
     return Text(f"{body.text}{gap}{doing}", (*body.entities, below))

@@ -59,7 +59,7 @@ for _name in _SPARED:
 #: How long a connection, an answer, and a file on its way may take, in seconds.
 CONNECT_S, ANSWER_S, FILE_S = 10.0, 20.0, 120.0
 #: How many calls are under way at once, besides a poll: the relay's replies, and live text.
-MOST_AT_ONCE = 128
+MAX_AT_ONCE = 128
 
 #: What Telegram's words mean for a person, by a part of them.
 _MEANINGS = {
@@ -107,7 +107,7 @@ class BotApi:
         self._files = f"{url}/file/bot{token}"
         tls = {"verify": httpx.create_ssl_context()}
         self._calls = HTTPXRequest(
-            connection_pool_size=MOST_AT_ONCE,
+            connection_pool_size=MAX_AT_ONCE,
             read_timeout=ANSWER_S,
             write_timeout=ANSWER_S,
             connect_timeout=CONNECT_S,

@@ -12,7 +12,7 @@ from remoteclaw.protocols import Choice, Incoming, IncomingFile
 #: The kinds of updates that are asked for. Posts of channels are no messages of a person.
 WANTED = ("message", "edited_message", "message_reaction", "callback_query")
 #: How much of a quoted message is kept, in characters.
-MOST_QUOTED = 1000
+MAX_QUOTED = 1000
 
 #: What stands before Telegram's id of a pressed button, in ours.
 PRESSED = "pressed-"
@@ -160,7 +160,7 @@ def _message(raw: _Raw, me: _Raw, *, edit: int) -> Incoming | None:
         text=text,
         files=files,
         reply_to=str(answered["message_id"]) if answered else None,
-        quoted=(quoted or "")[:MOST_QUOTED],
+        quoted=(quoted or "")[:MAX_QUOTED],
         replaces=name if edit else None,
         is_for_us=not is_group or _is_for(me, raw, answered),
         moved_to=None if moved_to is None else str(moved_to),

@@ -26,9 +26,9 @@ from remoteclaw.markdown import (
 )
 
 #: The longest text of a message, in units of UTF-16, and the most entities: Telegram ignores more.
-MOST_UNITS, MOST_ENTITIES = 4096, 100
+MAX_UNITS, MAX_ENTITIES = 4096, 100
 #: The widest table that a telephone shows in columns, in characters.
-MOST_TABLE_COLUMNS = 44
+MAX_TABLE_COLUMNS = 44
 #: What Telegram removes from a text, so that all entities behind it would be out of place.
 _REMOVED = dict.fromkeys(
     [*(n for n in range(0x20) if chr(n) not in "\n\t"), *range(0x2028, 0x202F), 0x333, 0x33F, 0x30A]
@@ -150,7 +150,7 @@ class _Page:
     def _table(self, table: Table, indent: str) -> None:
         rows = [[_words(cell) for cell in row] for row in (table.head, *table.rows)]
         widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-        if sum(widths) + 3 * (len(widths) - 1) > MOST_TABLE_COLUMNS:
+        if sum(widths) + 3 * (len(widths) - 1) > MAX_TABLE_COLUMNS:
             self._as_list(table, indent)
             return
         start = self.length
@@ -251,11 +251,11 @@ def _farthest(units: Sequence[int], entities: Sequence[Entity], begin: int, end:
     while low < high:  # the last place within the limit of units
         middle = (low + high + 1) // 2
         low, high = (
-            (middle, high) if units[middle] - units[begin] <= MOST_UNITS else (low, middle - 1)
+            (middle, high) if units[middle] - units[begin] <= MAX_UNITS else (low, middle - 1)
         )
     within = [each for each in entities if each.offset < low and each.offset + each.length > begin]
-    if len(within) > MOST_ENTITIES:
-        low = min(low, max(within[MOST_ENTITIES].offset, begin + 1))
+    if len(within) > MAX_ENTITIES:
+        low = min(low, max(within[MAX_ENTITIES].offset, begin + 1))
     return low
 
 

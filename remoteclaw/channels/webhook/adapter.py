@@ -36,7 +36,7 @@ from remoteclaw.protocols import Batch, Identity, IncomingFile, Part, Reply, Sen
 #: How long the program may take to answer, and to be connected to, in seconds.
 ANSWER_S, CONNECT_S = 30.0, 10.0
 #: How much of its answer is read, in bytes.
-MOST_ANSWER = 64 * 1024
+MAX_ANSWER = 64 * 1024
 #: The pause after a busy answer that names none, in seconds.
 BUSY_S = 5.0
 
@@ -127,7 +127,7 @@ class WebhookAdapter:
             ) as response:
                 async for piece in response.aiter_stream():
                     answer += piece
-                    if len(answer) > MOST_ANSWER:
+                    if len(answer) > MAX_ANSWER:
                         break
         except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.PoolTimeout):
             raise PlatformAway(f"{self._url} can't be reached.") from None

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from remoteclaw.config.home import state_directory
 from remoteclaw.config.model.approvals import ApprovalsConfig
-from remoteclaw.config.model.section import MOST_S, Section, check_names, zone_name
+from remoteclaw.config.model.section import MAX_S, Section, check_names, zone_name
 from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.permissions import Rule
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
@@ -108,14 +108,14 @@ class AgentConfig(Section):
     mcp_transport: Annotated[Literal["http", "stdio"], BY_PEOPLE] = "http"
     """How it gets RemoteClaw's tools: `stdio` starts a small connector with it, for an agent that
     speaks only that."""
-    start_s: Annotated[float, BY_PEOPLE] = Field(default=90, ge=1, le=MOST_S)
+    start_s: Annotated[float, BY_PEOPLE] = Field(default=90, ge=1, le=MAX_S)
     """Seconds that it may take to start, MCP servers included."""
-    stall_s: Annotated[float, BY_PEOPLE] = Field(default=300, ge=1, le=MOST_S)
+    stall_s: Annotated[float, BY_PEOPLE] = Field(default=300, ge=1, le=MAX_S)
     """Seconds for which it may give no sign of life in a turn. While it uses a tool, or waits for a
     permission, it may take its time."""
-    turn_s: Annotated[float, BY_PEOPLE] = Field(default=21_600, ge=1, le=MOST_S)
+    turn_s: Annotated[float, BY_PEOPLE] = Field(default=21_600, ge=1, le=MAX_S)
     """Seconds that one turn may take in all."""
-    warm_s: Annotated[float, BY_AGENTS] = Field(default=600, ge=0, le=MOST_S)
+    warm_s: Annotated[float, BY_AGENTS] = Field(default=600, ge=0, le=MAX_S)
     """Seconds for which an idle agent process is kept warm for the next message."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools it may use."""

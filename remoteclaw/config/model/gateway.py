@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from remoteclaw.config.model.section import MOST_S, Section, check_names
+from remoteclaw.config.model.section import MAX_S, Section, check_names
 from remoteclaw.config.rights import BY_PEOPLE, by_people
 
 WITH_SOCKET = by_people(restart="`remoteclaw up`, or a gateway that runs without it")
@@ -24,7 +24,7 @@ class JwtConfig(Section):
     """The most that its tokens may do, whatever they say."""
     agents: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=100)
     """The agents that its tokens may be for; without any, all."""
-    max_age_s: Annotated[int, BY_PEOPLE] = Field(default=86_400, ge=1, le=MOST_S)
+    max_age_s: Annotated[int, BY_PEOPLE] = Field(default=86_400, ge=1, le=MAX_S)
     """The longest time from a token's `iat` to its `exp`, in seconds."""
 
     @field_validator("secret_file")

@@ -16,7 +16,7 @@ EVERYTHING = "everything: `remoteclaw up`, or each worker, gateway and sweeper"
 AT_START = by_people(restart=EVERYTHING)
 WITH_WORKERS = by_people(restart="the workers")
 #: Numbers have bounds, all of them: JSON's have 64 bits, and larger ones could not be shown.
-MOST, MOST_S = 1_000_000_000, 366 * 24 * 3600
+MOST, MAX_S = 1_000_000_000, 366 * 24 * 3600
 
 
 class Section(DescribedModel):

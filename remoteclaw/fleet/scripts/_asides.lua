@@ -14,11 +14,11 @@ local function waits_alone(keys, id)
 end
 
 -- What is kept for the agent's next turn: the newest.
-local MOST_BESIDE, BESIDE_MS = 50, 7 * 24 * HOUR_MS
+local MAX_BESIDE, BESIDE_MS = 50, 7 * 24 * HOUR_MS
 
 -- Note for the agent's next turn what was said in its chat beside its turns.
 local function note_beside(list, note)
   redis.call('RPUSH', list, note)
-  redis.call('LTRIM', list, -MOST_BESIDE, -1)
+  redis.call('LTRIM', list, -MAX_BESIDE, -1)
   redis.call('PEXPIRE', list, BESIDE_MS)
 end

@@ -7,7 +7,7 @@
 --   no room: the server is too full; too much: messages|bytes, how many would have been sent, and how many are the most
 
 -- What the tools of a chat's turns may send within an hour.
-local MOST_OF_HOUR = {sent_messages = 300, sent_bytes = 4 * 1024 * 1024}
+local MAX_OF_HOUR = {sent_messages = 300, sent_bytes = 4 * 1024 * 1024}
 
 -- Refuse a call whose turn doesn't run, and answer one that was done.
 -- → what the script returns; nothing if it goes on
@@ -36,7 +36,7 @@ local function count_call(keys, args, messages)
   args.sends = {sent_messages = messages, sent_bytes = 0}
   for _, value in ipairs(ARGV) do args.sends.sent_bytes = args.sends.sent_bytes + #value end
   for what, number in pairs(args.sends) do
-    local sum, most = number + (tonumber(redis.call('HGET', keys.sent, what)) or 0), MOST_OF_HOUR[what]
+    local sum, most = number + (tonumber(redis.call('HGET', keys.sent, what)) or 0), MAX_OF_HOUR[what]
     if sum > most then return {'too much', table.concat({string.sub(what, 6), sum, most}, '\n')} end
   end
 end

@@ -96,8 +96,8 @@ end
 -- answer has a million characters at most and stands on the stream and in one outcome, with 64 KB of it in
 -- up to 40 others, so it puts out 5 MB. A fifth of 512 MB is enough for twenty such turns at once; usual
 -- ones put out some KB.
-local MOST_USED = {files = 0.6, tools = 0.7, messages = 0.8}
-local function is_full_for(what) return memory_used() > MOST_USED[what] end
+local MAX_USED = {files = 0.6, tools = 0.7, messages = 0.8}
+local function is_full_for(what) return memory_used() > MAX_USED[what] end
 
 local HOUR_MS = 3600 * 1000
 

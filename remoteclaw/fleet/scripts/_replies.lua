@@ -4,7 +4,7 @@
 -- connected later gets no answers to what was asked weeks ago, and the rest of the server keeps its memory.
 -- An adapter that was there within the hour is only being started again: nothing of its is given up.
 local UNREAD_MS = 3 * 24 * 3600 * 1000
-local MOST_UNREAD_BYTES = 32 * 1024 * 1024
+local MAX_UNREAD_BYTES = 32 * 1024 * 1024
 local AWAY_MS = HOUR_MS
 
 -- Whether no adapter has read for an account, named as in the set of readers, for an hour.
@@ -38,7 +38,7 @@ local function give_up_unread(stream, most)
     local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
     if not oldest then return end
     local age = now_ms() - tonumber(string.match(oldest[1], '^%d+'))
-    if age <= UNREAD_MS and bytes <= MOST_UNREAD_BYTES then return end
+    if age <= UNREAD_MS and bytes <= MAX_UNREAD_BYTES then return end
     give_up(stream, oldest[1], oldest[2][2], 'no adapter has read it')
     bytes = bytes - #oldest[2][2]
   end

@@ -4,7 +4,7 @@
 -- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell, at_once?, title?, is_new?
 --   title: the first words of the message; is_new: whether a new conversation begins with it
 -- → accepted|duplicate|full|crowded|incomplete, entry id, queue if a hint is due, else nothing
-local MOST_WAITING, MOST_WAITING_BYTES = 1000, 4 * 1024 * 1024
+local MAX_WAITING, MAX_WAITING_BYTES = 1000, 4 * 1024 * 1024
 local seen = redis.call('GET', keys.seen)
 if seen then
   -- The first caller may have died before it could hint, so a session that waits is hinted again.
@@ -14,7 +14,7 @@ if args.at_once ~= 'stop' and is_full_for('messages') then return {'full', '', '
 -- One session can't keep so much waiting that there is no room for the others. A stop has room of its own:
 -- it is what makes some.
 local room = args.at_once == 'stop' and 2 or 1
-if redis.call('XLEN', keys.inbound) >= MOST_WAITING * room or bytes_of(keys.inbound) > MOST_WAITING_BYTES * room then
+if redis.call('XLEN', keys.inbound) >= MAX_WAITING * room or bytes_of(keys.inbound) > MAX_WAITING_BYTES * room then
   return {'crowded', '', ''}
 end
 for _, blob in ipairs(keys.blobs) do

@@ -4,7 +4,7 @@
 -- keys: state, inbound
 -- args: epoch, turn, outcomes, entry
 -- → 1 if it is to be asked
-local MOST_TRIES = 2
+local MAX_TRIES = 2
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 local turn, attempt, stop = unpack(redis.call('HMGET', keys.state, 'turn', 'attempt', 'stop_entry'))
@@ -16,6 +16,6 @@ local tries = 0
 for _, name in ipairs(redis.call('HKEYS', outcome)) do
   if string.match(name, '^aside%.') then tries = tries + 1 end
 end
-if tries >= MOST_TRIES then return 0 end
+if tries >= MAX_TRIES then return 0 end
 redis.call('HSET', outcome, field, now_ms())
 return 1

@@ -12,7 +12,7 @@
 
 -- How many bytes of a reply stand in the outcome of each entry: a longer one stands in that of the first
 -- alone, which every other one names as its turn.
-local MOST_REPEATED = 64 * 1024
+local MAX_REPEATED = 64 * 1024
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 local running = redis.call('HMGET', keys.state, 'turn', 'batch', 'published_count', 'finished_turn', 'left_out',
@@ -51,7 +51,7 @@ end
 -- Write how an entry has ended; `told` is its name for those who wait.
 local function end_outcome(outcome, id, channel, told)
   redis.call('HSET', outcome, 'status', status[id], 'finished', now)
-  if args.reply and (id == turn or #args.reply <= MOST_REPEATED) then
+  if args.reply and (id == turn or #args.reply <= MAX_REPEATED) then
     redis.call('HSET', outcome, 'reply', args.reply)
   end
   if args.error and not answered[id] then redis.call('HSET', outcome, 'error', args.error) end

@@ -3,7 +3,7 @@
 -- args: code, request, valid_ms
 --   request: JSON, with provider, account, id and message
 -- → the code, also when the same message asks again; else nothing
-local MOST_OPEN = 3
+local MAX_OPEN = 3
 local asked, now, open = cjson.decode(args.request), now_ms(), 0
 local known = redis.call('HGETALL', keys.pairing)
 for number = 1, #known, 2 do
@@ -17,7 +17,7 @@ for number = 1, #known, 2 do
     open = open + 1
   end
 end
-if open >= MOST_OPEN then return '' end
+if open >= MAX_OPEN then return '' end
 asked.at_ms = now
 redis.call('HSET', keys.pairing, args.code, cjson.encode(asked))
 return args.code

@@ -6,12 +6,12 @@
 --   not ended, the oldest first, then the others, the newest first
 
 -- How many are looked at; each session has 50 that have ended, and few that have not.
-local MOST_SEEN = 500
+local MAX_SEEN = 500
 local FIELDS = {'key', 'label', 'task_entry', 'branch_of', 'host', 'doing', 'progress'}
 local now, seen = now_ms(), {}
 local function add(children, parent, number)
   for _, sid in ipairs(redis.call('ZREVRANGE', children, 0, -1)) do
-    if #seen == MOST_SEEN then return end
+    if #seen == MAX_SEEN then return end
     seen[#seen + 1] = {sid = sid, parent = parent, above = number, state = 'rc:st:{' .. sid .. '}'}
   end
 end

@@ -11,7 +11,7 @@ from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.tools.base import Id, Params, Result
 
 #: How large an answer may be, in bytes: a long conversation's history fits.
-MOST_ANSWER_BYTES = 6 * 1024 * 1024
+MAX_ANSWER_BYTES = 6 * 1024 * 1024
 #: What may work when it is asked for again.
 RETRYABLE: frozenset[CallError] = frozenset(("UNAVAILABLE", "TIMEOUT", "TOO_MANY"))
 
@@ -56,8 +56,8 @@ def encoded(result: Result) -> bytes:
     except (TypeError, ValueError) as error:  # a lone surrogate, a number of 100 digits
         log.error("a result can't be sent: %s", type(error).__name__)
         raise CallRefused("INTERNAL", "The answer can't be written as JSON.") from None
-    if len(text) > MOST_ANSWER_BYTES:
-        most = MOST_ANSWER_BYTES // 1024 // 1024
+    if len(text) > MAX_ANSWER_BYTES:
+        most = MAX_ANSWER_BYTES // 1024 // 1024
         raise CallRefused("UNAVAILABLE", f"The answer is larger than {most} MB: ask for less.")
     return text
 

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from remoteclaw import __version__
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.limits import MOST_BYTES
+from remoteclaw.gateway.limits import MAX_BYTES
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.tools.base import Params
 from remoteclaw.tools.catalog import TOOLS
@@ -59,7 +59,7 @@ class McpDoor:
             server,
             json_response=True,
             stateless=True,
-            max_request_body_size=MOST_BYTES,
+            max_request_body_size=MAX_BYTES,
             # The guard has checked Host and Origin.
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )

@@ -21,7 +21,7 @@ from remoteclaw.tools.terminals import OpenedTerminal
 
 SESSIONS = f"{API}sessions"
 #: The longest text that is typed or pasted, in characters.
-MOST_TEXT = 100_000
+MAX_TEXT = 100_000
 #: The methods of HTTP that are answered with a sentence where there is nothing.
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 NOTHING_KEPT = "Nothing of this conversation is kept any more."
@@ -167,6 +167,6 @@ async def _body(request: Request) -> dict[str, Any]:
         params = None
     if not isinstance(params, dict):
         raise CallRefused("INVALID_REQUEST", "The body is not a JSON object.")
-    if isinstance(text := params.get("text"), str) and len(text) > MOST_TEXT:
-        raise TooLarge(f"The text is longer than {MOST_TEXT} characters.")
+    if isinstance(text := params.get("text"), str) and len(text) > MAX_TEXT:
+        raise TooLarge(f"The text is longer than {MAX_TEXT} characters.")
     return params

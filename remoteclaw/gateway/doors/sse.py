@@ -25,7 +25,7 @@ from remoteclaw.gateway.principals import Operator
 from remoteclaw.tty.screen import Screen
 
 #: How many streams a gateway has, and how many of them one operator.
-MOST, MOST_OF_ONE = 500, 100
+MOST, MAX_OF_ONE = 500, 100
 #: How often something is sent, in seconds, so that whatever is in front sees that it lives.
 KEEP_ALIVE_S = 15.0
 #: How long a client may take nothing of what is sent, in seconds; then it is cut.
@@ -33,7 +33,7 @@ SLOW_S = 20.0
 #: The pause before Redis is asked again, and between two looks at all sessions, in seconds.
 AGAIN_S, LOOK_S = 1.0, 0.5
 #: How many events are read at once, and how many messages a snapshot has.
-AT_ONCE, MOST_MESSAGES = 100, 50
+AT_ONCE, MAX_MESSAGES = 100, 50
 #: What a client is to wait before it connects again, in milliseconds.
 RETRY_MS = 2000
 HEADERS = (
@@ -116,9 +116,9 @@ class Streams:
 
     async def _snapshot(self, operator: Operator, sid: str) -> dict[str, Any]:
         record = await self._told(operator, "terminals.get", {"sid": sid})
-        history = {"sessionKey": sid, "limit": MOST_MESSAGES}
+        history = {"sessionKey": sid, "limit": MAX_MESSAGES}
         told = await self._told(operator, "chat.history", history)
-        return {"terminal": record, "messages": told["items"][-MOST_MESSAGES:]}
+        return {"terminal": record, "messages": told["items"][-MAX_MESSAGES:]}
 
     async def overview(self, _request: Request, operator: Operator, _sid: str) -> Response:
         """Return the states of all sessions with terminals that an operator may see."""
@@ -192,7 +192,7 @@ class Streams:
     ) -> Response:
         """Return the answer that streams events. Raises `CallRefused` where there are too many."""
         who = operator.credential
-        if self._open.total() >= MOST or self._open[who] >= MOST_OF_ONE:
+        if self._open.total() >= MOST or self._open[who] >= MAX_OF_ONE:
             raise CallRefused(
                 "TOO_MANY", "Too many streams are open: close some.", retry_after_s=RETRY_MS / 1000
             )

@@ -29,7 +29,7 @@ from remoteclaw.gateway.doors.frames import (
 from remoteclaw.gateway.feeds import EVENTS
 from remoteclaw.gateway.gateway import TICK_S, Gateway
 from remoteclaw.gateway.guard import address_of
-from remoteclaw.gateway.limits import MOST_BYTES
+from remoteclaw.gateway.limits import MAX_BYTES
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.gateway.viewers import EVENTS as EVENTS_OF_TERMINALS
 from remoteclaw.tools.base import SCOPES, Result
@@ -39,11 +39,11 @@ PROTOCOL = 3
 #: How long a client may take from the upgrade to its `connect`, in seconds.
 HANDSHAKE_S = 3.0
 #: How much may wait for a client that reads slowly, in bytes; beyond that it is disconnected.
-MOST_BUFFERED_BYTES = 8 * 1024 * 1024
+MAX_BUFFERED_BYTES = 8 * 1024 * 1024
 #: From how much on live text is left out: newer text replaces it.
 LIVE_BUFFERED_BYTES = 64 * 1024
 #: How many sessions one client follows.
-MOST_SUBSCRIPTIONS = 64
+MAX_SUBSCRIPTIONS = 64
 #: How long the last frames and the close take at most, in seconds; then the connection is cut.
 PARTING_S = 0.5
 
@@ -138,9 +138,9 @@ class Connection:
 
     async def subscribe(self, sid: str, session_key: str) -> None:
         """Send a session's events from now on. Raises `CallRefused`."""
-        if sid not in self._sessions and len(self._sessions) >= MOST_SUBSCRIPTIONS:
+        if sid not in self._sessions and len(self._sessions) >= MAX_SUBSCRIPTIONS:
             raise CallRefused(
-                "UNAVAILABLE", f"A connection follows {MOST_SUBSCRIPTIONS} sessions at most."
+                "UNAVAILABLE", f"A connection follows {MAX_SUBSCRIPTIONS} sessions at most."
             )
         self._sessions.add(sid)
         try:
@@ -237,8 +237,8 @@ class Connection:
             "server": {"version": __version__, "connId": secrets.token_hex(8)},
             "features": {"methods": methods, "events": events},
             "policy": {
-                "maxPayload": MOST_BYTES,
-                "maxBufferedBytes": MOST_BUFFERED_BYTES,
+                "maxPayload": MAX_BYTES,
+                "maxBufferedBytes": MAX_BUFFERED_BYTES,
                 "tickIntervalMs": int(TICK_S * 1000),
             },
             "auth": {"role": role, "scopes": scopes},
@@ -295,7 +295,7 @@ class Connection:
         """Queue a frame for sending, in order."""
         if self._closing is not None and self._closing[0] == 1013:
             return
-        if self._buffered + len(frame) > MOST_BUFFERED_BYTES:
+        if self._buffered + len(frame) > MAX_BUFFERED_BYTES:
             self._outgoing.clear()
             self.end(1013, "It reads too slowly.")
             return

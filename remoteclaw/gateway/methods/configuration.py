@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.bridge.permission_text import MOST_OF_WHOLE, as_seen
+from remoteclaw.bridge.permission_text import MAX_OF_WHOLE, as_seen
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.edit import ConfigFile, FileContent, PlannedChange
@@ -210,7 +210,7 @@ async def _request_of(call: Call, plan: PlannedChange) -> Request:
         needs_restart=plan.needs_restart,
     )
     scrubber = Scrubber(secrets_of(call.config))
-    what, whole = as_seen(plan.diff, scrubber), as_seen(plan.diff, scrubber, MOST_OF_WHOLE)
+    what, whole = as_seen(plan.diff, scrubber), as_seen(plan.diff, scrubber, MAX_OF_WHOLE)
     request = Request(
         id=new_id(),
         session=call.caller.session,

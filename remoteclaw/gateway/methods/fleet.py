@@ -27,13 +27,13 @@ from remoteclaw.tools import fleet as contract
 from remoteclaw.tools.base import NoParams
 
 #: The most sessions at work that are told of one by one.
-MOST_SESSIONS = 50
+MAX_SESSIONS = 50
 #: How much of a dead letter's text is shown, in characters.
-MOST_CHARS = 300
+MAX_CHARS = 300
 #: How long the doctor may take, in seconds: a call has 120. A CLI that hangs costs it 20.
 EXAMINE_S = 110.0
 #: More than it ever prints, in bytes.
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 #: -P, so that no file of the directory in which the gateway was started is taken for a module.
 DOCTOR = (sys.executable, "-P", "-m", "remoteclaw.cli", "doctor", "--json")
 _FINDINGS = TypeAdapter(tuple[contract.Finding, ...])
@@ -41,13 +41,13 @@ _FINDINGS = TypeAdapter(tuple[contract.Finding, ...])
 #: What runs, by its state directory: who asks meanwhile waits for the same.
 _running: dict[Path, asyncio.Task[contract.DoctorResult]] = {}
 #: How many agents or sessions are told: those who took most.
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 
 
 async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
     fleet = call.fleet
     workers = await fleet.workers.list()
-    count, busy = await fleet.sessions.busy(limit=MOST_SESSIONS)
+    count, busy = await fleet.sessions.busy(limit=MAX_SESSIONS)
     # The page's own chats are in no configuration: gateways deliver for them.
     adapters = await accounts_here(fleet, call.config, also=((CHANNEL, DEFAULT_ACCOUNT),))
     return contract.FleetResult(
@@ -162,7 +162,7 @@ def _letter(letter: DeadLetter) -> contract.Letter:
         letter,
         session_key=str(letter.session) if letter.session else None,
         account=letter.account or None,
-        text=letter.text if letter.text is None else letter.text[:MOST_CHARS],
+        text=letter.text if letter.text is None else letter.text[:MAX_CHARS],
         files=len(letter.attachments),
     )
 
@@ -196,7 +196,7 @@ async def _doctor(call: Call, _params: NoParams) -> contract.DoctorResult:
 async def _examine(home: Home) -> contract.DoctorResult:
     env = {**os.environ, "REMOTECLAW_HOME": str(home.path)}
     try:
-        _, printed = await run_to_end(DOCTOR, env=env, timeout_s=EXAMINE_S, most_bytes=MOST_BYTES)
+        _, printed = await run_to_end(DOCTOR, env=env, timeout_s=EXAMINE_S, most_bytes=MAX_BYTES)
         findings = _FINDINGS.validate_json(printed)
     except TimeoutError:
         raise _refused(f"took longer than {EXAMINE_S:.0f} s") from None
@@ -215,7 +215,7 @@ def _refused(what: str) -> CallRefused:
 
 async def _usage(call: Call, params: contract.UsageParams) -> contract.UsageResult:
     sums = added_up(await call.fleet.usage.days(days=params.days), by=params.by)
-    told = list(sums.items())[:MOST_ROWS]
+    told = list(sums.items())[:MAX_ROWS]
     sids = [name.encode() for name, _ in told if params.by == "session"]
     views = {view.sid: view for view in await call.fleet.sessions.views(sids)}
     return contract.UsageResult(

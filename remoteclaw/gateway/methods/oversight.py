@@ -11,7 +11,7 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.methods.sessions import facts_of, history_of
-from remoteclaw.gateway.search import MOST_LOOKED_AT, search_records
+from remoteclaw.gateway.search import MAX_LOOKED_AT, search_records
 from remoteclaw.gateway.session_access import find
 from remoteclaw.gateway.traces import find_message, told, traced
 from remoteclaw.session.record import count_messages
@@ -23,7 +23,7 @@ from remoteclaw.tools.sessions import HistoryResult
 async def _search(call: Call, params: contract.SearchParams) -> contract.SearchResult:
     asks = Counter(one.session.sid for one in await call.fleet.asks.waiting())
     is_narrowed = bool(params.query or params.state or params.channel or params.agent)
-    most = MOST_LOOKED_AT if is_narrowed else params.limit + 1
+    most = MAX_LOOKED_AT if is_narrowed else params.limit + 1
     newest = await call.fleet.sessions.list(limit=most)
     known = {view.sid for view in newest}
     # A session may wait for a person for so long that many others are newer.

@@ -10,7 +10,7 @@ from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.search import MOST_LOOKED_AT
+from remoteclaw.gateway.search import MAX_LOOKED_AT
 from remoteclaw.gateway.session_access import answered, current, find, labelled, may_see
 from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import SessionKey
@@ -21,9 +21,9 @@ from remoteclaw.tools import sessions as contract
 from remoteclaw.tools.base import NoParams
 
 #: The longest text of one item of a history, in characters: a little more than a record has.
-MOST_CHARS = 8100
+MAX_CHARS = 8100
 #: The same of what a tool gave back, for an agent: it reads all that it is told.
-MOST_OF_TOOL = 300
+MAX_OF_TOOL = 300
 #: What agents are not told of what is recorded.
 FOR_PEOPLE = ("turn", "id", "argument", "input", "is_error", "since_ms", "seconds", "steps")
 TOOL = "sessions_send"
@@ -34,7 +34,7 @@ NO_ANSWER_YET = (
 
 async def _list(call: Call, params: contract.ListParams) -> contract.SessionsResult:
     found: list[SessionView] = []
-    for view in await call.fleet.sessions.list(limit=MOST_LOOKED_AT):
+    for view in await call.fleet.sessions.list(limit=MAX_LOOKED_AT):
         if view.is_called(params.filter or "") and await may_see(call, view):
             found.append(view)
             if len(found) > params.limit:
@@ -93,7 +93,7 @@ def history_of(
 def _item(recorded: Mapping[str, Any], *, for_agent: bool) -> contract.HistoryItem:
     role = str(recorded.get("role", ""))
     text = str(recorded.get("text") or recorded.get("output") or "")
-    most = MOST_OF_TOOL if for_agent and role == "tool" else MOST_CHARS
+    most = MAX_OF_TOOL if for_agent and role == "tool" else MAX_CHARS
     return contract.HistoryItem(
         at=int(recorded.get("at") or 0),
         role=role,

@@ -20,7 +20,7 @@ from remoteclaw.tools import tasks as contract
 from remoteclaw.tools.operators import SessionParams
 
 #: How much is kept of what an agent says of its progress, in characters and in bytes.
-MOST_PROGRESS = 256
+MAX_PROGRESS = 256
 FOR_NOBODY = (
     "This session works for no other one, so nobody waits for its progress: say it in your answer."
 )
@@ -233,8 +233,8 @@ async def _progress(call: Call, params: contract.ProgressParams) -> contract.Pro
     own = await current(call)
     if own.parent is None:
         raise CallRefused("INVALID_REQUEST", FOR_NOBODY)
-    line = Scrubber(secrets_of(call.config)).line(params.progress, MOST_PROGRESS)
-    progress = line.encode()[:MOST_PROGRESS].decode(errors="ignore")
+    line = Scrubber(secrets_of(call.config)).line(params.progress, MAX_PROGRESS)
+    progress = line.encode()[:MAX_PROGRESS].decode(errors="ignore")
     above = await call.fleet.sessions.above(own)
     await call.fleet.calls.progress(call.caller, call.id, progress, above=above)
     return contract.ProgressResult(progress=progress)

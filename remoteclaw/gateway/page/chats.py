@@ -24,7 +24,7 @@ CHANNEL = "web"
 NEWEST = 100
 #: How much a client is told of a chat at once, in events and in characters: much more, and it reads
 #: too slowly.
-MOST, MOST_CHARS = 500, 1_000_000
+MOST, MAX_CHARS = 500, 1_000_000
 #: The pause after the relay has failed, in seconds.
 AGAIN_S = 1.0
 #: How long an ending gateway tries to give the delivery to another one, in seconds.
@@ -217,7 +217,7 @@ def told(chat: str, event: ChatEvent) -> dict[str, Any]:
 
 def _room_for(events: Sequence[ChatEvent], *, is_newest: bool = True) -> Sequence[ChatEvent]:
     """Return the newest events, or the oldest, that are not too long together, and one at least."""
-    room, some = MOST_CHARS, list[ChatEvent]()
+    room, some = MAX_CHARS, list[ChatEvent]()
     for event in reversed(events) if is_newest else events:
         room -= len(str(event.about.get("text", "")))
         if room < 0 and some:

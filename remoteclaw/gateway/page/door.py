@@ -61,9 +61,9 @@ HEADERS = {
 OWN = "x-remoteclaw-page"
 #: The longest text that becomes HTML, in characters: this takes a third of a second at worst, in
 #: which nobody else is answered. The page shows a longer one as it is.
-MOST_RENDERED = 30_000
+MAX_RENDERED = 30_000
 #: How much of a history becomes HTML, in characters: as above, and an item of it is short.
-MOST_OF_HISTORY = 100_000
+MAX_OF_HISTORY = 100_000
 #: Which items of it are Markdown: the words of agents and ours.
 MARKDOWN = frozenset(("agent", "error", "notice"))
 #: The types of its files.
@@ -207,17 +207,17 @@ class _PageConnection(Connection):
             return self._asks(result)
         if not isinstance(result, HistoryResult | Earlier):
             return super().payload(result)
-        told, room = result.told(), MOST_OF_HISTORY
+        told, room = result.told(), MAX_OF_HISTORY
         for item in reversed(told["items" if "items" in told else "events"]):  # the newest first
             text = item.get("text") or ""
-            is_markdown = item.get("role", "agent") in MARKDOWN and 0 < len(text) <= MOST_RENDERED
+            is_markdown = item.get("role", "agent") in MARKDOWN and 0 < len(text) <= MAX_RENDERED
             if is_markdown and (room := room - len(text)) >= 0:
                 item["html"] = html_of(text)
         return orjson.dumps(told)
 
     def _asks(self, result: AsksResult | Ask) -> bytes:
         """Return requests as JSON."""
-        told, room = orjson.loads(super().payload(result)), MOST_OF_HISTORY
+        told, room = orjson.loads(super().payload(result)), MAX_OF_HISTORY
         for ask in told.get("asks", [told]):
             if (room := room - len(ask["what"])) >= 0:
                 _render_plan(ask)
@@ -225,7 +225,7 @@ class _PageConnection(Connection):
 
     def tell(self, event: str, payload: dict[str, Any], *, may_be_missed: bool = False) -> None:
         """Queue an event for sending."""
-        if isinstance(text := payload.get("text"), str) and len(text) <= MOST_RENDERED:
+        if isinstance(text := payload.get("text"), str) and len(text) <= MAX_RENDERED:
             payload = {**payload, "html": _rendered(text)}
         if event == "session.ask":
             payload = _render_plan(payload)
@@ -234,7 +234,7 @@ class _PageConnection(Connection):
 
 def _render_plan(ask: dict[str, Any]) -> dict[str, Any]:
     """Add the HTML of a plan, which is Markdown, to a request as it is told; return it."""
-    if ask["kind"] == "plan" and len(ask["what"]) <= MOST_RENDERED:
+    if ask["kind"] == "plan" and len(ask["what"]) <= MAX_RENDERED:
         ask["html"] = _rendered(ask["what"])
     return ask
 

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from remoteclaw.gateway.page.webpush import ServerKey
 
 #: How many events of one person's chats wait to be told: the newest.
-MOST_WAITING = 20
+MAX_WAITING = 20
 #: How much of a message is told, and of its conversation's name, in characters.
-MOST_TEXT, MOST_NAME = 200, 80
+MAX_TEXT, MAX_NAME = 200, 80
 #: How much of a message is looked at for it, in characters.
-MOST_LOOKED_AT = 2000
+MAX_LOOKED_AT = 2000
 #: How long a push service keeps a message for a browser that is away, in seconds.
 KEPT_S = 24 * 3600
 #: The tags within a word.
@@ -88,7 +88,7 @@ class Notifier:
         if person in self._waiting:
             self._waiting[person].append((chat, event_id))
             return
-        self._waiting[person] = deque([(chat, event_id)], maxlen=MOST_WAITING)
+        self._waiting[person] = deque([(chat, event_id)], maxlen=MAX_WAITING)
         tasks.create_task(self._serve(person))
 
     async def _serve(self, person: str) -> None:
@@ -127,11 +127,11 @@ class Notifier:
         about, (_, conversation) = event.about, of_chat(chat)
         view = await self._fleet.sessions.view(about["sid"])
         agent = view.key.agent if view else "RemoteClaw"
-        text = one_line(_plain(about["text"][:MOST_LOOKED_AT]))
+        text = one_line(_plain(about["text"][:MAX_LOOKED_AT]))
         text = text or ", ".join(file["name"] for file in about["files"])
         return {
-            "title": one_line((view and view.name) or agent, most=MOST_NAME),
-            "body": one_line(text, most=MOST_TEXT),
+            "title": one_line((view and view.name) or agent, most=MAX_NAME),
+            "body": one_line(text, most=MAX_TEXT),
             "place": f"#/c/{conversation}" if conversation else "#/",
         }
 

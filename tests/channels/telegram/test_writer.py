@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remoteclaw.channels.telegram.writer import MOST_ENTITIES, MOST_UNITS, Text, write
+from remoteclaw.channels.telegram.writer import MAX_ENTITIES, MAX_UNITS, Text, write
 
 
 def looks(text: Text) -> list[tuple[str, str]]:
@@ -126,9 +126,9 @@ MARKDOWN = st.lists(st.sampled_from(PIECES), max_size=120).map("".join)
 @example("| a | b |\n|---|---|\n| `x` | " + "long " * 20 + "|")
 def test_the_limits_of_telegram_hold(markdown: str) -> None:
     for text in write(markdown):
-        assert 0 < units(text.text) <= MOST_UNITS
+        assert 0 < units(text.text) <= MAX_UNITS
         assert text.text == text.text.rstrip()
-        assert len(text.entities) <= MOST_ENTITIES
+        assert len(text.entities) <= MAX_ENTITIES
         assert all(0 <= e.offset < e.offset + e.length <= units(text.text) for e in text.entities)
         alone = [e for e in text.entities if e.type in ("code", "pre")]
         for one in alone:

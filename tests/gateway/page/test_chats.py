@@ -160,7 +160,7 @@ async def test_a_person_has_so_many_conversations_and_no_more(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is a session, too: without a limit, one who may write fills Redis."""
-    monkeypatch.setattr(web, "MOST_BEGUN", 2)
+    monkeypatch.setattr(web, "MAX_BEGUN", 2)
 
     async def write(page: RpcClient, *names: str) -> Sequence[Any]:
         return [

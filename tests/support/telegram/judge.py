@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 #: The largest file that a bot may send, in bytes, and what a text and its entities may have.
 FILE_BYTES = 50_000_000
-MOST_ENTITIES = 100
+MAX_ENTITIES = 100
 #: The types of entities that a bot may send, of those that aiogram lists.
 _SENT_ENTITIES = frozenset(
     "bold italic underline strikethrough spoiler blockquote expandable_blockquote code pre "
@@ -133,8 +133,8 @@ def formatted(
         ):
             raise Refusal(400, "Bad Request: can't parse entities: the link has no usable address")
         kept.append(entity.model_dump(exclude_none=True))
-    if len(kept) > MOST_ENTITIES:  # Telegram ignores those behind
-        raise Refusal(400, f"Bad Request: {len(kept)} entities, of which {MOST_ENTITIES} count")
+    if len(kept) > MAX_ENTITIES:  # Telegram ignores those behind
+        raise Refusal(400, f"Bad Request: {len(kept)} entities, of which {MAX_ENTITIES} count")
     # At its begin, a text loses what stands before the first entity: indented code stays as it is.
     first = min((entity["offset"] for entity in kept), default=units(text))
     head = raw[: 2 * first].decode("utf-16-le")

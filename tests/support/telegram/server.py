@@ -18,9 +18,9 @@ from aiohttp import web
 from tests.support.telegram.judge import FILE_BYTES, Refusal, formatted, given, judged, units
 
 #: What a text, and the words under a file, may have, in units of UTF-16.
-MOST_TEXT, MOST_CAPTION = 4096, 1024
+MAX_TEXT, MAX_CAPTION = 4096, 1024
 #: What who has pressed a button is told at most, in characters.
-MOST_ALERT = 200
+MAX_ALERT = 200
 #: The largest file that bots may fetch, and the largest picture that they may send, in bytes.
 FETCHED_BYTES, PHOTO_BYTES = 20 * 2**20, 10_000_000
 #: What is only told of if it was asked for.
@@ -550,7 +550,7 @@ async def get_updates(bot: Bot, call: Any, attached: Any) -> Any:
 
 @_method
 async def send_message(bot: Bot, call: Any, attached: Any) -> Any:
-    text, entities = formatted(call.text, call.entities, most=MOST_TEXT, what="message")
+    text, entities = formatted(call.text, call.entities, most=MAX_TEXT, what="message")
     return _sent(bot, call, text=text, entities=entities, reply_markup=_keyboard(call))
 
 
@@ -585,7 +585,7 @@ def _uploaded(file: Any, attached: dict[str, bytes]) -> bytes:
 def _captioned(call: Any) -> dict[str, Any]:
     entities = call.caption_entities
     text, entities = formatted(
-        call.caption or "", entities, most=MOST_CAPTION, what="message caption"
+        call.caption or "", entities, most=MAX_CAPTION, what="message caption"
     )
     return {"caption": text, "caption_entities": entities}
 
@@ -632,7 +632,7 @@ async def edit_message_text(bot: Bot, call: Any, attached: Any) -> Any:
     message = _named(bot, call, "message to edit not found")
     if message["from"]["id"] != bot.me["id"]:
         raise Refusal(400, "Bad Request: message can't be edited")
-    text, entities = formatted(call.text, call.entities, most=MOST_TEXT, what="message")
+    text, entities = formatted(call.text, call.entities, most=MAX_TEXT, what="message")
     shown, keyboard = message.get("reply_markup"), _keyboard(call)
     if (message.get("text"), message.get("entities", []), shown) == (text, entities, keyboard):
         words = (
@@ -662,7 +662,7 @@ async def answer_callback_query(bot: Bot, call: Any, attached: Any) -> Any:
     if call.callback_query_id not in bot.presses:
         words = "query is too old and response timeout expired or query ID is invalid"
         raise Refusal(400, f"Bad Request: {words}")
-    if len(call.text or "") > MOST_ALERT:
+    if len(call.text or "") > MAX_ALERT:
         raise Refusal(400, "Bad Request: MESSAGE_TOO_LONG")
     bot.presses[call.callback_query_id].append(call.text)
     return True

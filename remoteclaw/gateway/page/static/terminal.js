@@ -8,7 +8,7 @@ import { terminalView } from "./terminal_view.js";
 import { needsPerson, peopleOf, stateOf } from "./terminal_words.js";
 
 /** How many panes keep their last picture while other places are shown. */
-const MOST_KEPT = 8;
+const MAX_KEPT = 8;
 /** How often a terminal is asked about of which nothing is told, and one that starts, in milliseconds. */
 const LOOK_MS = 5000, STARTS_MS = 1000;
 const OPEN_STATES = ["starting", "live"];
@@ -24,7 +24,7 @@ export async function terminalPane(link, sessionKey) {
   panes.delete(sessionKey);
   panes.set(sessionKey, pane);  // behind those that were used before
   for (const key of panes.keys()) {
-    if (panes.size <= MOST_KEPT) break;
+    if (panes.size <= MAX_KEPT) break;
     if (!panes.get(key).element.isConnected) panes.delete(key);
   }
   return pane;

@@ -2,7 +2,7 @@
 // Nothing here is drawn. A frame is described in docs/terminals.md.
 
 /** The most cells of a screen: what claims more is no screen. */
-const MOST_COLS = 500, MOST_ROWS = 200;
+const MAX_COLS = 500, MAX_ROWS = 200;
 
 export class ScreenState {
   revision = null;  // null: nothing is known yet, or something is missing
@@ -40,8 +40,8 @@ export class ScreenState {
   /** Take the size of a frame; return the rows that are other ones for it. */
   #size(frame, isWhole) {
     const before = this.rows;
-    this.cols = Math.min(frame.cols ?? this.cols, MOST_COLS);
-    this.rows = Math.min(frame.rows ?? this.rows, MOST_ROWS);
+    this.cols = Math.min(frame.cols ?? this.cols, MAX_COLS);
+    this.rows = Math.min(frame.rows ?? this.rows, MAX_ROWS);
     if (isWhole) this.lines = [];
     this.lines.length = this.rows;
     const changed = new Set();

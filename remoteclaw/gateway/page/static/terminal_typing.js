@@ -4,7 +4,7 @@ import { button, el } from "./dom.js";
 import { keyOf, keyOfBar, keysOfText } from "./terminal_keys.js";
 
 /** How many keys go in one call, and how much is pasted at once. */
-const MOST_KEYS = 256, MOST_PASTED = 100_000;
+const MAX_KEYS = 256, MAX_PASTED = 100_000;
 const BAR = [["Esc", "esc", "Escape"], ["Tab", "tab", "Tab"], ["Ctrl"], ["←", "left", "Left"], ["↑", "up", "Up"], ["↓", "down", "Down"], ["→", "right", "Right"],
   ["⌫", "backspace", "Backspace"], ["⏎", "enter", "Enter"]];
 
@@ -55,11 +55,11 @@ export function typing({ send, refused, hasSelection, leave, typed }) {
 
   function keysAhead() {
     const paste = waiting.findIndex((each) => each.paste !== undefined);
-    return Math.min(paste < 0 ? waiting.length : paste, MOST_KEYS);
+    return Math.min(paste < 0 ? waiting.length : paste, MAX_KEYS);
   }
 
   function paste(text) {
-    if (text.length > MOST_PASTED) return refused(new Error("What is pasted may have 100,000 characters at most."));
+    if (text.length > MAX_PASTED) return refused(new Error("What is pasted may have 100,000 characters at most."));
     if (text) put({ paste: text });
   }
 

@@ -7,7 +7,7 @@ import { get } from "./rpc.js";
 
 const EVERY_MS = 10_000;
 const PERIODS = [7, 30];
-const MOST_SESSIONS = 20;
+const MAX_SESSIONS = 20;
 /** The few of the gateway's counters that an operator asks for; `/metrics` has them all. */
 const METERS = [
   ["gateway_calls_total", "Calls since this gateway began"],
@@ -48,9 +48,9 @@ export function usageView(link) {
       fill(tables, byAgent.length ? [
         el("h2", { text: "By day" }), bars(byDay, days),
         el("h2", { text: "By agent" }), sums(byAgent, "Agent", (row) => row.name),
-        el("h2", { text: "By session" }), sums(bySession.slice(0, MOST_SESSIONS), "Session",
+        el("h2", { text: "By session" }), sums(bySession.slice(0, MAX_SESSIONS), "Session",
           (row) => sessionLink(row.name, row.title ?? row.name)),
-        bySession.length > MOST_SESSIONS ? el("p", { class: "about", text: `${count(bySession.length - MOST_SESSIONS)} more sessions took less.` }) : null,
+        bySession.length > MAX_SESSIONS ? el("p", { class: "about", text: `${count(bySession.length - MAX_SESSIONS)} more sessions took less.` }) : null,
         el("p", { class: "about", text: "Costs are those that agents' CLIs tell: under a subscription, what the same would cost by the token." }),
       ] : el("p", { class: "notice", text: "No agent has taken a turn in these days." }));
     } catch (error) {
